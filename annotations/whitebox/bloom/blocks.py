@@ -34,16 +34,16 @@ class Blocks:
         """What a block makes of these rows: one result for each way through it."""
         return self.scope.reader.results(block.body, _environment(rows, block))
 
-    def after(self, found: Rows, block: Block | None, position: Position) -> Rows:
+    def after(self, rows: Rows, block: Block | None, position: Position) -> Rows:
         """The rows after a block; a block with several ways through it makes a choice."""
         if block is None:
-            return found
-        results = list(self.results(found.rows, block))
+            return rows
+        results = list(self.results(rows.rows, block))
         if len(results) == 1:
-            return self._result(found.relation, results[0], position)
+            return self._result(rows.relation, results[0], position)
         if not results:
             return self.constants(self.scope.width or 0, position)
-        return self._ways(found, results, position)
+        return self._ways(rows, results, position)
 
     def constants(self, width: int, position: Position) -> Rows:
         """Facts that stand in the text."""
@@ -52,12 +52,12 @@ class Blocks:
     def flat_map(self, call: Send, inner: Rows, position: Position) -> Rows:
         """A row for each element of what the block gives."""
         width = 1 if self.scope.width is None else self.scope.width
-        made = tuple([Column(f"c{at}", VALUE) for at in range(width)])
+        typed = tuple([Column(f"c{at}", VALUE) for at in range(width)])
         values: tuple[Expression, ...] = tuple(map(Ref, inner.columns))
         if call.block is not None:
             results = self.results(inner.rows, call.block)
-            values = tuple([part for each in results for part in each.parts])
-        return Rows(Generate(inner.relation, Call("explode", values), made, position), (made,))
+            values = tuple([part for result in results for part in result.parts])
+        return Rows(Generate(inner.relation, Call("explode", values), typed, position), (typed,))
 
     def select(self, call: Send, inner: Rows, position: Position) -> Rows:
         """The rows for which the block is true, or is not (`reject`)."""
@@ -70,15 +70,15 @@ class Blocks:
             test = Call("not", (test,), BOOLEAN)
         return Rows(Filter(inner.relation, test, position), inner.rows)
 
-    def _ways(self, found: Rows, results: list[Result], position: Position) -> Rows:
+    def _ways(self, rows: Rows, results: list[Result], position: Position) -> Rows:
         """Several ways: each fact takes one, so that a column is a choice between their values."""
-        lists = [list(self._values(each)) for each in results]
+        lists = [list(self._values(result)) for result in results]
         if len({len(each) for each in lists}) > 1:
             reason = "the ways through the block give different widths"
-            return self.scope.opaque((found,), reason, position)
-        conditions = [all_of(each.conditions) for each in results]
+            return self.scope.opaque((rows,), reason, position)
+        conditions = [all_of(result.conditions) for result in results]
         taken = any_of(conditions)
-        relation = found.relation if taken is None else Filter(found.relation, taken, position)
+        relation = rows.relation if taken is None else Filter(rows.relation, taken, position)
         outputs: list[Output] = []
         for at, (name, value) in enumerate(lists[0]):
             values = [each[at][1] for each in lists]
@@ -114,13 +114,13 @@ def _environment(rows: tuple[Row | Clock, ...], block: Block) -> Environment:
         return {n: Ref(column) for n, column in zip(names, rows[0], strict=False)}
     if len(rows) > 1 and len(parameters) == 1 and isinstance(parameters[0], str):
         return {parameters[0]: tuple(c for row in rows if isinstance(row, tuple) for c in row)}
-    found: dict[str, Row | Clock | Expression] = {}
+    result: dict[str, Row | Clock | Expression] = {}
     for parameter, row in zip(parameters, rows, strict=False):
         if isinstance(parameter, str):
-            found[parameter] = row
+            result[parameter] = row
         elif isinstance(row, tuple):
-            found |= {n: Ref(column) for n, column in zip(parameter, row, strict=False)}
-    return found
+            result |= {n: Ref(column) for n, column in zip(parameter, row, strict=False)}
+    return result
 
 
 def _choice(conditions: list[Expression | None], values: list[Expression]) -> Call:

@@ -58,8 +58,8 @@ class Cycles:
 
     def persistent(self, name: str) -> bool:
         """True where the facts of a collection stay."""
-        each = self.module.collections[name]
-        return each.persistent or each.lattice or name in self._kept
+        collection = self.module.collections[name]
+        return collection.persistent or collection.lattice or name in self._kept
 
     def reached(self, name: str) -> frozenset[str]:
         """The inputs that a collection is made of."""

@@ -104,7 +104,9 @@ class Reader:
     def _maybe(self, branch: Branch, environment: Environment, at: int) -> Mapping[str, Expression]:
         """Names that a branch in the middle of a block may give a value."""
         names = {
-            each.name for each in (*branch.then, *branch.otherwise) if isinstance(each, Assign)
+            statement.name
+            for statement in (*branch.then, *branch.otherwise)
+            if isinstance(statement, Assign)
         }
         reason = "a value that only one branch of a block gives"
         columns = tuple(
@@ -151,10 +153,10 @@ class Reader:
         """A truth value; `||` is OR there, not a default."""
         match expression:
             case Operation(operator="||", operands=operands):
-                parts = tuple([self.condition(each, environment) for each in operands])
+                parts = tuple([self.condition(operand, environment) for operand in operands])
                 return Call("or", parts, BOOLEAN)
             case Operation(operator="&&" | "!" as operator, operands=operands):
-                parts = tuple([self.condition(each, environment) for each in operands])
+                parts = tuple([self.condition(operand, environment) for operand in operands])
                 return Call(OPERATORS[operator], parts, BOOLEAN)
         return self.value(expression, environment)
 
@@ -172,9 +174,9 @@ class Reader:
             case Operation():
                 return self._operation(expression, environment)
             case Array(items=items):
-                return Call("struct", tuple([self.value(each, environment) for each in items]))
+                return Call("struct", tuple([self.value(item, environment) for item in items]))
             case Hash(items=items):
-                return Call("map", tuple([self.value(each, environment) for each in items]))
+                return Call("map", tuple([self.value(item, environment) for item in items]))
             case Pair(left=left, right=right):
                 return Call(
                     "struct", (self.value(left, environment), self.value(right, environment))
@@ -196,13 +198,13 @@ class Reader:
         return tuple(found)
 
     def _name(self, name: Name, environment: Environment) -> Expression:
-        found = environment.get(name.text)
-        if isinstance(found, tuple):
-            return Call("struct", tuple([Ref(column) for column in found]))
-        if isinstance(found, Clock):
+        result = environment.get(name.text)
+        if isinstance(result, tuple):
+            return Call("struct", tuple([Ref(column) for column in result]))
+        if isinstance(result, Clock):
             return Call("current_timestamp", position=self.place(name.at))
-        if found is not None:
-            return found
+        if result is not None:
+            return result
         if name.text in CHANCE:
             return Call(CHANCE[name.text], position=self.place(name.at))
         if name.text in OWN:
@@ -222,18 +224,18 @@ class Reader:
         match expression.operator:
             case "if":
                 test = self.condition(operands[0], environment)
-                values = [self.value(each, environment) for each in operands[1:]]
+                values = [self.value(operand, environment) for operand in operands[1:]]
                 return Call("case", (test, *values), type_of(values[0]), position=position)
             case "||":
                 # Of a value that may be absent, the default.
-                parts = tuple([self.value(each, environment) for each in operands])
+                parts = tuple([self.value(operand, environment) for operand in operands])
                 return Call("coalesce", parts, type_of(parts[0]), position=position)
-        values = [self.value(each, environment) for each in operands]
+        values = [self.value(operand, environment) for operand in operands]
         name = OPERATORS[expression.operator]
         if name not in ARITHMETIC:
             return Call(name, tuple(values), BOOLEAN, position=position)
-        numbers = [type_of(each) for each in values]
-        if not all(each.numeric for each in numbers):
+        numbers = [type_of(value) for value in values]
+        if not all(number.numeric for number in numbers):
             # Of texts, `+` and `*` put together and repeat, which keeps no order.
             return Call("concat", tuple(values), VALUE, position=position)
         kind = DOUBLE if DOUBLE in numbers or name == "/" else numbers[0]
@@ -248,7 +250,7 @@ class Reader:
                     return Ref(row[at], self.place(expression.at))
                 case Symbol(text=name):
                     return self._column(row, name, expression.at)
-        values = [self.value(each, environment) for each in (receiver, *arguments)]
+        values = [self.value(operand, environment) for operand in (receiver, *arguments)]
         return Call("element_at", tuple(values), position=self.place(expression.at))
 
     def _column(self, row: Row, name: str, at: int) -> Expression:
@@ -271,9 +273,9 @@ class Reader:
         if isinstance(row, Clock):
             return Call("current_timestamp", position=position)
         if isinstance(row, tuple) and expression.block is None:
-            found = self._of_row(row, expression)
-            if found is not None:
-                return found
+            result = self._of_row(row, expression)
+            if result is not None:
+                return result
         if method in CHANCE and (receiver is None or isinstance(receiver, Const)):
             return Call(CHANCE[method], position=position)
         if receiver is None and method in OWN:
@@ -283,7 +285,7 @@ class Reader:
             return self._peeks(receiver, environment)
         if receiver is None or method not in METHODS:
             values = [] if receiver is None else [self.value(receiver, environment)]
-            values += [self.value(each, environment) for each in expression.arguments]
+            values += [self.value(argument, environment) for argument in expression.arguments]
             near = self.out.suggest(method, METHODS) if receiver is not None else ""
             reason = f"`{method}` is no method whose meaning is known{near}"
             return Unknown(reason, tuple(values), position)
@@ -308,7 +310,7 @@ class Reader:
         self, expression: Send, receiver: Expr, environment: Environment, position: Position
     ) -> Expression:
         values = [self.value(receiver, environment)]
-        values += [self.value(each, environment) for each in expression.arguments]
+        values += [self.value(argument, environment) for argument in expression.arguments]
         if expression.block is not None:
             values.append(self._function(expression.block, environment))
         name = METHODS[expression.method]
@@ -319,13 +321,13 @@ class Reader:
         """A block of a method of a value."""
         names = [
             name
-            for each in block.parameters
-            for name in (each if isinstance(each, tuple) else (each,))
+            for parameter in block.parameters
+            for name in (parameter if isinstance(parameter, tuple) else (parameter,))
         ]
         columns = tuple([Column(name, VALUE) for name in names])
         inner = {**environment, **{c.name: Ref(c) for c in columns}}
-        made = [part for each in self.results(block.body, inner) for part in each.parts]
-        return Lambda(columns, made[0] if len(made) == 1 else Call("struct", tuple(made)))
+        parts = [part for result in self.results(block.body, inner) for part in result.parts]
+        return Lambda(columns, parts[0] if len(parts) == 1 else Call("struct", tuple(parts)))
 
 
 def _literal(value: object) -> DataType:

@@ -52,8 +52,8 @@ class Groups:
         keys = self.scope.columns(keys_at, inner)
         outputs: list[Output] = [(copy(c), Ref(c)) for c in keys]
         relation = inner.relation
-        for each in aggregates:
-            made = self._aggregate(each, inner)
+        for aggregate in aggregates:
+            made = self._aggregate(aggregate, inner)
             if made is None:
                 return self.scope.opaque((inner,), "an aggregate that is not known", position)
             output, claim = made
@@ -75,7 +75,7 @@ class Groups:
             down = name == "max"
         if len(arguments) != 2:
             return self.scope.opaque((inner,), f"`{call.method}` needs two arguments", position)
-        keys, by = (self.scope.columns(each, inner) for each in arguments)
+        keys, by = (self.scope.columns(argument, inner) for argument in arguments)
         if not by:
             return self.scope.opaque((inner,), f"`{call.method}` needs a column", position)
         rank = Column("rank", BIGINT)
@@ -107,7 +107,7 @@ class Groups:
         columns = [
             self.scope.column(inner, *named) for named in map(_column_of, arguments) if named
         ]
-        found = [Ref(each, where) for each in columns if each is not None]
+        found = [Ref(column, where) for column in columns if column is not None]
         if name != "count" and not found:
             if not columns:
                 message = f"`{name}` needs a column: `{name}(:a)`"

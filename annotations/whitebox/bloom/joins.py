@@ -37,20 +37,20 @@ class Joins:
             return self.scope.opaque(several, f"`{method}` belongs to a join `(a * b)`", position)
         pairs = [*_natural(several)] if method == "matches" else []
         pairs += self._pairs(arguments, several, names)
-        if any(each.timed for each in several):
+        if any(side.timed for side in several):
             return self._with_timer(several, pairs, position)
         if method in ("lefts", "rights") and len(several) == 2:
             keep, other = several if method == "lefts" else several[::-1]
             return Rows(_joined(keep, other, JoinKind.SEMI, pairs, position), keep.rows)
         kind = JoinKind.LEFT if method == "outer" else JoinKind.INNER
-        found = several[0]
+        result = several[0]
         for other in several[1:]:
-            mine = set(found.columns) | set(other.columns)
+            mine = set(result.columns) | set(other.columns)
             here = [pair for pair in pairs if set(pair) <= mine]
             pairs = [pair for pair in pairs if pair not in here]
-            relation = _joined(found, other, kind, here, position)
-            found = Rows(relation, (*found.rows, *other.rows))
-        return found
+            relation = _joined(result, other, kind, here, position)
+            result = Rows(relation, (*result.rows, *other.rows))
+        return result
 
     def notin(
         self,
@@ -79,7 +79,7 @@ class Joins:
 
     def _with_timer(self, several: Sequence[Rows], pairs: Pairs, position: Position) -> Rows:
         """A timer fires for ever: what it is joined with is looked at again and again."""
-        others = [each for each in several if not isinstance(each.rows[0], Clock)]
+        others = [side for side in several if not isinstance(side.rows[0], Clock)]
         if not others:
             return self.scope.opaque(several, "only a timer decides what is sent", position)
         relation, rows = others[0].relation, others[0].rows
@@ -88,7 +88,7 @@ class Joins:
             rows = (*rows, *other.rows)
         by_place = iter(rows)
         ordered = tuple(
-            each.rows[0] if isinstance(each.rows[0], Clock) else next(by_place) for each in several
+            side.rows[0] if isinstance(side.rows[0], Clock) else next(by_place) for side in several
         )
         return Rows(relation, ordered)
 
@@ -140,8 +140,8 @@ def factors(expression: Expr) -> Iterator[Expr]:
     """What is joined."""
     match expression:
         case Operation(operator="*", operands=operands):
-            for each in operands:
-                yield from factors(each)
+            for operand in operands:
+                yield from factors(operand)
         case Send(receiver=receiver, method="matches" | "pairs", arguments=(), block=None) if (
             receiver is not None and is_product(receiver)
         ):
@@ -160,11 +160,11 @@ def _natural(several: Sequence[Rows]) -> Iterator[tuple[Column, Column]]:
 
 def _flat(arguments: tuple[Expr, ...]) -> Iterator[Expr]:
     """Pairs also where they stand in `[...]`."""
-    for each in arguments:
-        if isinstance(each, Array):
-            yield from each.items
-        elif not (isinstance(each, Value) and each.value is None):
-            yield each
+    for argument in arguments:
+        if isinstance(argument, Array):
+            yield from argument.items
+        elif not (isinstance(argument, Value) and argument.value is None):
+            yield argument
 
 
 def _joined(left: Rows, right: Rows, kind: JoinKind, pairs: Pairs, position: Position) -> Relation:

@@ -62,7 +62,7 @@ class Plans(Protocol):
     def read(self, name: str, position: Position) -> Rows:
         """The facts of a collection where a rule reads it."""
 
-    def unread(self, each: Collection, reason: str, position: Position) -> Rows:
+    def unread(self, collection: Collection, reason: str, position: Position) -> Rows:
         """A collection whose rules are not followed."""
 
     def building(self, name: str) -> bool:
@@ -99,16 +99,18 @@ class Lattices:
                 return _one(inner.relation, value, position)
         return None
 
-    def merged(self, each: Collection, position: Position) -> Rows:
+    def merged(self, collection: Collection, position: Position) -> Rows:
         """A lattice as one row with its value, of everything that its rules merge into it."""
-        rules = self.cycles.rules_of(each.name)
-        if each.kind not in GROWS:
-            reason = f"a lattice of kind {each.kind} is not understood"
-            return self.plans.unread(each, reason, position)
+        rules = self.cycles.rules_of(collection.name)
+        if collection.kind not in GROWS:
+            reason = f"a lattice of kind {collection.kind} is not understood"
+            return self.plans.unread(collection, reason, position)
         if not rules:
-            return Rows.of(empty(each.name, ("value",), position))
-        if each.name in self.cycles.recursive:
-            return self.plans.unread(each, "a cycle through a lattice is not followed", position)
+            return Rows.of(empty(collection.name, ("value",), position))
+        if collection.name in self.cycles.recursive:
+            return self.plans.unread(
+                collection, "a cycle through a lattice is not followed", position
+            )
         sets: list[Relation] = []
         values: list[Relation] = []
         for rule in rules:
@@ -118,13 +120,13 @@ class Lattices:
             else:
                 sets.append(self._facts(rule))
         if sets:
-            stored = Store(unioned(sets, ("value",), position), each.name, rules[0].position)
-            kind = TYPES.get(each.kind, VALUE)
-            call = Call(GROWS[each.kind], (Ref(stored.columns[0]),), kind, position=position)
+            stored = Store(unioned(sets, ("value",), position), collection.name, rules[0].position)
+            kind = TYPES.get(collection.kind, VALUE)
+            call = Call(GROWS[collection.kind], (Ref(stored.columns[0]),), kind, position=position)
             values.append(
                 Aggregate(stored, (), ((Column("value", kind), call),), position=position)
             )
-        return _merge(each.kind, values, position)
+        return _merge(collection.kind, values, position)
 
     def _scope(self, rule: ModuleRule) -> Scope:
         return Scope(self.module, rule, self.plans.out)
@@ -133,8 +135,8 @@ class Lattices:
         """The lattice that an expression is; None for what is no lattice."""
         name = self.module.named(expression, rule.scope)
         if name is not None:
-            each = self.module.collections[name]
-            return each.kind if each.lattice else None
+            collection = self.module.collections[name]
+            return collection.kind if collection.lattice else None
         match expression:
             case Send(receiver=receiver, method=method) if receiver is not None:
                 kind = self._kind(receiver, rule)
@@ -151,7 +153,7 @@ class Lattices:
         assert inner is not None
         value = Ref(inner.columns[0])
         reader = self._scope(rule).reader
-        arguments = [reader.value(each, {}) for each in call.arguments]
+        arguments = [reader.value(argument, {}) for argument in call.arguments]
         if kind in ("lset", "lpset", "lbag") and method in ("map", "to_collection"):
             return self._elements(call, receiver, rule)
         if method in TESTS and kind in ("lmax", "lmin") and len(arguments) == 1:

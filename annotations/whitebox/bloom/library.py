@@ -247,7 +247,9 @@ class _Builder:
         kind = "table" if target.persistent else "lattice" if target.lattice else target.kind
         if {kind, target.kind} & OPERATORS[rule.operator]:
             return
-        allowed = " or ".join(f"`{each}`" for each, kinds in OPERATORS.items() if kind in kinds)
+        allowed = " or ".join(
+            f"`{operator}`" for operator, kinds in OPERATORS.items() if kind in kinds
+        )
         remedy = f"Write {allowed}." if allowed else "Nothing can be put into it."
         shown = "an" if target.kind[0] in "aio" else "a"
         message = f"`{rule.target}` is {shown} {target.kind}, which `{rule.operator}` cannot fill"
@@ -280,7 +282,7 @@ def _kind(declaration: Declaration) -> tuple[str, Declaration]:
 def _columns(
     keys: tuple[Expr, ...], values: tuple[Expr, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
-    named = [each for each in (*keys, *values) if isinstance(each, Symbol)]
-    address = next((each.text for each in named if each.address), None)
+    named = [column for column in (*keys, *values) if isinstance(column, Symbol)]
+    address = next((column.text for column in named if column.address), None)
     key = tuple(e.text for e in keys if isinstance(e, Symbol) and not e.address)
-    return tuple(each.text for each in named), key, address
+    return tuple(column.text for column in named), key, address

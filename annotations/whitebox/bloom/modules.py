@@ -101,12 +101,12 @@ class Module:
         """The collections that a rule reads, and whether more of their facts can take back what
         the rule gave.
         """
-        found: dict[str, bool] = {}
+        result: dict[str, bool] = {}
         for expression, refutable in _reads(rule.source, refutable=False):
             name = self.named(expression, rule.scope)
             if name is not None:
-                found[name] = found.get(name, False) or refutable
-        return found
+                result[name] = result.get(name, False) or refutable
+        return result
 
     @cached_property
     def read(self) -> frozenset[str]:
@@ -123,9 +123,9 @@ class Module:
         """What comes from outside: channels that are read, inputs that no rule of its own fills."""
         return tuple(
             name
-            for name, each in self.collections.items()
-            if (each.kind in SENT and name in self.read)
-            or (each.kind == "input" and "." not in name and name not in self.filled)
+            for name, collection in self.collections.items()
+            if (collection.kind in SENT and name in self.read)
+            or (collection.kind == "input" and "." not in name and name not in self.filled)
         )
 
     @cached_property
@@ -133,9 +133,9 @@ class Module:
         """What leaves: channels and outputs that are filled."""
         return tuple(
             name
-            for name, each in self.collections.items()
+            for name, collection in self.collections.items()
             if name in self.filled
-            and (each.kind in SENT or (each.kind == "output" and "." not in name))
+            and (collection.kind in SENT or (collection.kind == "output" and "." not in name))
         )
 
 
@@ -158,14 +158,16 @@ def _reads(expression: Expr, *, refutable: bool) -> Iterator[tuple[Expr, bool]]:
             if block is not None:
                 yield from _in_block(block)
         case Operation(operands=items) | Array(items=items):
-            for each in items:
-                yield from _reads(each, refutable=refutable)
+            for item in items:
+                yield from _reads(item, refutable=refutable)
 
 
 def _in_block(block: Block) -> Iterator[tuple[Expr, bool]]:
     """Collections that a block looks into, which are not the rows that it is given."""
     own = {
-        name for each in block.parameters for name in ([each] if isinstance(each, str) else each)
+        name
+        for parameter in block.parameters
+        for name in ([parameter] if isinstance(parameter, str) else parameter)
     }
     own |= {each.name for each in block.body if isinstance(each, Assign)}
     for statement in block.body:

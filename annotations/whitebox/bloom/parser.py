@@ -40,9 +40,9 @@ def parse(text: str, out: Findings, place: Place) -> tuple[tuple[ModuleText, ...
 
     What is wrong with it is noted in `out` (BLZ090).
     """
-    found = _Reading(text, out, place).items()
-    modules = tuple(each for each in found if isinstance(each, ModuleText))
-    return modules, tuple(each for each in found if isinstance(each, str))
+    items = _Reading(text, out, place).items()
+    modules = tuple(each for each in items if isinstance(each, ModuleText))
+    return modules, tuple(each for each in items if isinstance(each, str))
 
 
 class _Reading:
@@ -122,19 +122,19 @@ class _Reading:
             return
         allowed: set[str] = set(getattr(error, "accepts", ()) or getattr(error, "expected", ()))
         words = sorted({_word(name) for name in allowed})
-        found = "the end of the text" if token.type == "$END" else f"`{token}`"
+        token_text = "the end of the text" if token.type == "$END" else f"`{token}`"
         if token.type == "_NL":
-            found = "the end of the line"
+            token_text = "the end of the line"
         names = [word.strip("`") for word in words if word.startswith("`")]
         near = self.out.suggest(str(token), names) if token.type == "NAME" else ""
-        message = f"{found} does not belong here{near}"
+        message = f"{token_text} does not belong here{near}"
         if 0 < len(words) <= _EXPECTED_MAX:
-            message = f"expected {' or '.join(words)}, found {found}{near}"
+            message = f"expected {' or '.join(words)}, found {token_text}{near}"
         self.out.add("BLZ090", message, where)
 
 
 def _word(terminal: str) -> str:
     if terminal in _SHOWN:
         return _SHOWN[terminal]
-    found = grammar().get_terminal(terminal)
-    return f"`{found.pattern.value}`"
+    pattern = grammar().get_terminal(terminal)
+    return f"`{pattern.pattern.value}`"

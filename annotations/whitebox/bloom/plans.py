@@ -79,8 +79,8 @@ class Plans:
         for _ in range(ROUNDS_MAX):
             before = dict(self._before)
             for name in sorted(self.cycles.recursive):
-                found = annotate(self._plan(name), by_partition=False)
-                now = {source: dict(path.lineage) for source, path in found.paths.items()}
+                derivation = annotate(self._plan(name), by_partition=False)
+                now = {source: dict(path.lineage) for source, path in derivation.paths.items()}
                 self._before[name] = _meet(self._before[name], now)
             if self._before == before:
                 return
@@ -90,38 +90,40 @@ class Plans:
 
     def read(self, name: str, position: Position) -> Rows:
         """The facts of a collection where a rule reads it."""
-        each = self.module.collections[name]
-        if each.kind == "periodic":
-            columns = tuple([Column(c, VALUE) for c in each.columns])
+        collection = self.module.collections[name]
+        if collection.kind == "periodic":
+            columns = tuple([Column(c, VALUE) for c in collection.columns])
             source = Source(name, columns, Role.TABLE, position=position)
-            return Rows(source, (Clock(each.columns),))
+            return Rows(source, (Clock(collection.columns),))
         if name in self.module.inputs:
-            return self._input(each, position, step=self.cycles.step)
+            return self._input(collection, position, step=self.cycles.step)
         if self.building(name):
-            return self._leaf(each, position)
+            return self._leaf(collection, position)
         return self._facts(name, position)
 
-    def _input(self, each: Collection, position: Position, *, step: int | None) -> Rows:
+    def _input(self, collection: Collection, position: Position, *, step: int | None) -> Rows:
         """Facts from outside, that came so many timesteps ago."""
-        told = self.inputs.get(each.name, Input())
+        declared = self.inputs.get(collection.name, Input())
         types: dict[str, Column] = {}
-        if told.schema is not None:
-            types = {c.name: c for c in told.source(each.name).columns}
-        columns = [types.get(name, Column(name, VALUE)) for name in each.columns]
-        made = tuple([Column(c.name, c.type, c.nullable, position) for c in columns])
-        keys = (frozenset(each.keys),) if each.keys else ()
+        if declared.schema is not None:
+            types = {c.name: c for c in declared.source(collection.name).columns}
+        columns = [types.get(name, Column(name, VALUE)) for name in collection.columns]
+        typed = tuple([Column(c.name, c.type, c.nullable, position) for c in columns])
+        keys = (frozenset(collection.keys),) if collection.keys else ()
         return Rows.of(
-            Source(each.name, made, Role.REQUEST, keys=keys, step=step, position=position)
+            Source(collection.name, typed, Role.REQUEST, keys=keys, step=step, position=position)
         )
 
     def _facts(self, name: str, position: Position) -> Rows:
         """The facts of a collection out of its own rules."""
-        each = self.module.collections[name]
+        collection = self.module.collections[name]
         self._built += 1
         if self._built > NODES_MAX:
-            return self.unread(each, "the module is too large to follow all its rules", position)
+            return self.unread(
+                collection, "the module is too large to follow all its rules", position
+            )
         with self.build(name):
-            relation = self._combined(each, position)
+            relation = self._combined(collection, position)
         return self.translator.shaped(relation, name)
 
     def building(self, name: str) -> bool:
@@ -137,48 +139,52 @@ class Plans:
         finally:
             self._stack.pop()
 
-    def _combined(self, each: Collection, position: Position) -> Relation:
-        if each.lattice:
-            return self.lattices.merged(each, position).relation
-        reason = self.cycles.unread(each.name)
+    def _combined(self, collection: Collection, position: Position) -> Relation:
+        if collection.lattice:
+            return self.lattices.merged(collection, position).relation
+        reason = self.cycles.unread(collection.name)
         if reason is not None:
-            return self.unread(each, reason, position).relation
-        rules = self.cycles.rules_of(each.name)
-        inserts = [self._inserted(each, rule) for rule in rules if rule.operator != "<-"]
-        names = each.columns or _widest(inserts)
+            return self.unread(collection, reason, position).relation
+        rules = self.cycles.rules_of(collection.name)
+        inserts = [self._inserted(collection, rule) for rule in rules if rule.operator != "<-"]
+        names = collection.columns or _widest(inserts)
         if not inserts:
-            return empty(each.name, names, position)
+            return empty(collection.name, names, position)
         relation = unioned(inserts, names, rules[0].position)
-        if not self.cycles.persistent(each.name):
+        if not self.cycles.persistent(collection.name):
             return relation
-        relation = Store(relation, each.name, rules[0].position)
+        relation = Store(relation, collection.name, rules[0].position)
         for rule in rules:
             if rule.operator in ("<-", "<+-"):
-                relation = self._deleted(each, relation, rule)
+                relation = self._deleted(collection, relation, rule)
         return relation
 
-    def _inserted(self, each: Collection, rule: ModuleRule) -> Relation:
+    def _inserted(self, collection: Collection, rule: ModuleRule) -> Relation:
         with self.cycles.through(rule):
-            found = self.translator.source(rule, len(each.columns) or None)
-        width = len(found.columns)
-        if 0 < width < len(each.columns):
-            return padded(found, each.columns, rule.position)
-        if each.columns and width != len(each.columns) and not isinstance(found, Opaque):
+            result = self.translator.source(rule, len(collection.columns) or None)
+        width = len(result.columns)
+        if 0 < width < len(collection.columns):
+            return padded(result, collection.columns, rule.position)
+        if (
+            collection.columns
+            and width != len(collection.columns)
+            and not isinstance(result, Opaque)
+        ):
             message = (
-                f"`{each.name}` has {len(each.columns)} columns "
-                f"({', '.join(each.columns)}), and the rule gives {width}"
+                f"`{collection.name}` has {len(collection.columns)} columns "
+                f"({', '.join(collection.columns)}), and the rule gives {width}"
             )
             self.out.add("BLZ092", message, rule.position)
-            return empty(each.name, each.columns, rule.position)
-        return found
+            return empty(collection.name, collection.columns, rule.position)
+        return result
 
-    def _deleted(self, each: Collection, table: Relation, rule: ModuleRule) -> Relation:
+    def _deleted(self, collection: Collection, table: Relation, rule: ModuleRule) -> Relation:
         """`<-` takes equal facts out, `<+-` those of equal key before it puts the new one in."""
         with self.cycles.through(rule):
-            gone = self.translator.source(rule, len(each.columns))
-        if len(gone.columns) < len(each.columns):
+            gone = self.translator.source(rule, len(collection.columns))
+        if len(gone.columns) < len(collection.columns):
             return table
-        keys = each.columns if rule.operator == "<-" else each.keys
+        keys = collection.columns if rule.operator == "<-" else collection.keys
         pairs = [
             (mine, theirs)
             for mine, theirs in zip(table.columns, gone.columns, strict=False)
@@ -188,24 +194,24 @@ class Plans:
             table, gone, tuple(pairs), upsert=rule.operator == "<+-", position=rule.position
         )
 
-    def unread(self, each: Collection, reason: str, position: Position) -> Rows:
+    def unread(self, collection: Collection, reason: str, position: Position) -> Rows:
         """A collection whose rules are not followed, of all inputs that it is made of."""
         sources = [
             self._input(self.module.collections[name], position, step=None).relation
-            for name in sorted(self.cycles.reached(each.name))
+            for name in sorted(self.cycles.reached(collection.name))
         ]
-        return opaque(sources, each.columns or ("c0",), reason, position)
+        return opaque(sources, collection.columns or ("c0",), reason, position)
 
     # ---- cycles
 
-    def _leaf(self, each: Collection, position: Position) -> Rows:
+    def _leaf(self, collection: Collection, position: Position) -> Rows:
         """What a collection held before, where it is read by one of its own rules."""
-        lineage = self._before.get(each.name)
-        columns = each.columns or ("c0",)
+        lineage = self._before.get(collection.name)
+        columns = collection.columns or ("c0",)
         if lineage is None:
-            relation = empty(each.name, columns, position)
+            relation = empty(collection.name, columns, position)
             return Rows.of(relation)
-        kept, asked = self.cycles.sources_of(each.name)
+        kept, asked = self.cycles.sources_of(collection.name)
         kept, asked = kept & lineage.keys(), asked & lineage.keys()
         parts = [
             self._part(names, columns, lineage, position, stored=stored)
@@ -213,7 +219,7 @@ class Plans:
             if names
         ]
         if not parts:
-            relation = empty(each.name, columns, position)
+            relation = empty(collection.name, columns, position)
             return Rows.of(relation)
         relation = parts[0]
         if len(parts) == 2:
@@ -261,7 +267,7 @@ class Plans:
 
 
 def _widest(relations: Sequence[Relation]) -> tuple[str, ...]:
-    widest = max((each.columns for each in relations), key=len, default=())
+    widest = max((relation.columns for relation in relations), key=len, default=())
     return tuple(column.name for column in widest)
 
 

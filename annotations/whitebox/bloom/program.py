@@ -28,18 +28,18 @@ class Program:
         module = self.modules[name]
         out = Findings(self.file)
         plans = Plans(module, out)
-        found = tuple(
+        result = tuple(
             derive_output(
-                each,
-                Query(plans.output(each)),
-                position=module.collections[each].position,
+                output,
+                Query(plans.output(output)),
+                position=module.collections[output].position,
                 by_partition=False,
             )
-            for each in module.outputs
+            for output in module.outputs
         )
         if out.errors:
             raise BadInput(out.sorted())
-        return found
+        return result
 
 
 def read(

@@ -49,16 +49,16 @@ class Rows:
 
 def empty(name: str, columns: Sequence[str], position: Position) -> Relation:
     """A collection that never has a fact."""
-    made = tuple([Column(each, VALUE) for each in columns])
-    return Source(f"({name})", made, Role.TABLE, position=position)
+    typed = tuple([Column(column, VALUE) for column in columns])
+    return Source(f"({name})", typed, Role.TABLE, position=position)
 
 
 def opaque(
     inputs: Sequence[Relation], columns: Sequence[str], reason: str, position: Position
 ) -> Rows:
     """Facts of which nothing is known but what they are made of."""
-    made = tuple([Column(each, VALUE) for each in columns])
-    return Rows.of(Opaque(tuple(inputs), made, reason, position=position))
+    typed = tuple([Column(column, VALUE) for column in columns])
+    return Rows.of(Opaque(tuple(inputs), typed, reason, position=position))
 
 
 def projected(relation: Relation, columns: Row, position: Position) -> Project:
@@ -103,10 +103,10 @@ def all_of(conditions: Sequence[Expression]) -> Expression | None:
 
 def any_of(conditions: Sequence[Expression | None]) -> Expression | None:
     """The disjunction; None where one of them always holds."""
-    found = [each for each in conditions if each is not None]
-    if len(found) < len(conditions) or not found:
+    known = [condition for condition in conditions if condition is not None]
+    if len(known) < len(conditions) or not known:
         return None
-    return found[0] if len(found) == 1 else Call("or", tuple(found), BOOLEAN)
+    return known[0] if len(known) == 1 else Call("or", tuple(known), BOOLEAN)
 
 
 def equal(pairs: Sequence[tuple[Column, Column]]) -> list[Expression]:

@@ -54,14 +54,14 @@ class Scope:
         """The columns that `[:a, :b]` names."""
         if isinstance(keys, Value) and keys.value is None:
             return []
-        found: list[Column] = []
+        result: list[Column] = []
         for each in keys.items if isinstance(keys, Array) else (keys,):
             match each:
                 case Symbol(text=text) | Send(method=text, arguments=()):
                     column = self.column(rows, text, each.at)
                     if column is not None:
-                        found.append(column)
+                        result.append(column)
                 case _:
                     where = self.rule.place(each.at)
                     self.out.add("BLZ092", "a group is made by columns: `[:a, :b]`", where)
-        return found
+        return result

@@ -39,8 +39,8 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "s": " "}
 
 def shaped(tree: Any) -> list[Any]:
     """The modules of a text and the names of the files that it requires, as they stand in it."""
-    found: list[Any] = _Shaper().transform(tree)
-    return found
+    result: list[Any] = _Shaper().transform(tree)
+    return result
 
 
 def _not(condition: Expr) -> Operation:
@@ -78,10 +78,10 @@ class _Shaper(Transformer[Token, Any]):
         return ("import", items[0].text, str(items[1]).lstrip(":"), items[0].at)
 
     def state(self, items: list[Any]) -> tuple[str, list[Declaration]]:
-        return ("state", [each for each in items if isinstance(each, Declaration)])
+        return ("state", [item for item in items if isinstance(item, Declaration)])
 
     def rules(self, items: list[Any]) -> tuple[str, list[Rule]]:
-        return ("rules", [each for each in items if isinstance(each, Rule)])
+        return ("rules", [item for item in items if isinstance(item, Rule)])
 
     def module(self, items: list[Any]) -> ModuleText:
         name, *members = items
@@ -162,8 +162,8 @@ class _Shaper(Transformer[Token, Any]):
         return ()
 
     def alternative(self, items: list[Any]) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = items[0]
-        return found
+        result: tuple[Any, ...] = items[0]
+        return result
 
     # expressions
 

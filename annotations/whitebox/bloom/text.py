@@ -28,7 +28,7 @@ def _module(program: Program, name: str) -> Iterator[str]:
     yield "    annotation:"
     for output in outputs:
         yield from _output(output)
-    assumed = [each for output in outputs for each in output.derivation.assumptions]
+    assumed = [assumption for output in outputs for assumption in output.derivation.assumptions]
     for each in dict.fromkeys(assumed):
         yield f"    # assumed: {_told(each)}"
 
@@ -57,5 +57,5 @@ def _reasons(path: DerivedPath) -> Iterator[str]:
     yield from dict.fromkeys(map(_told, path.evidence))
 
 
-def _told(each: Assumption | Evidence) -> str:
-    return each.text + (f" (line {each.position.line})" if each.position else "")
+def _told(reason: Assumption | Evidence) -> str:
+    return reason.text + (f" (line {reason.position.line})" if reason.position else "")

@@ -211,12 +211,12 @@ class Answers:
             if inner.WhichOneof("rel_type") == "project" and not inner.project.expressions:
                 return [_rows(min(self.rows, relation.limit.limit))]  # isEmpty
         if self.rows is not None and kind == "aggregate":
-            found = relation.aggregate
-            (counted, *more) = found.aggregate_expressions
+            aggregate = relation.aggregate
+            (counted, *more) = aggregate.aggregate_expressions
             name = counted.alias.expr.unresolved_function.function_name or (
                 counted.unresolved_function.function_name
             )
-            if name == "count" and not (more or found.grouping_expressions):
+            if name == "count" and not (more or aggregate.grouping_expressions):
                 return [_count(self.rows)]
         raise Refused("an action needs data: only what describes a computation can be read")
 
@@ -293,10 +293,10 @@ class Answers:
         result = pb.ExecutePlanResponse.SqlCommandResult(relation=relation)
         return [{"sql_command_result": result}]
 
-    def _written(self, found: re.Match[str], *, merge: bool) -> None:
+    def _written(self, match: re.Match[str], *, merge: bool) -> None:
         """What `MERGE INTO` and `INSERT INTO` write, and where."""
-        target = found[1].replace("`", "")
-        query = f"SELECT * FROM {found[2]}" if merge else found[2]
+        target = match[1].replace("`", "")
+        query = f"SELECT * FROM {match[2]}" if merge else match[2]
         relation = pb.Relation()
         relation.sql.query = query
         read = self._with_views(relation, query)
@@ -305,7 +305,7 @@ class Answers:
             command = pb.MergeIntoTableCommand(target_table_name=target, source_table_plan=read)
         else:
             mode = pb.WriteOperationV2.Mode
-            over = mode.MODE_OVERWRITE if _OVERWRITE.match(found[0]) else mode.MODE_APPEND
+            over = mode.MODE_OVERWRITE if _OVERWRITE.match(match[0]) else mode.MODE_APPEND
             command = pb.WriteOperationV2(table_name=target, input=read, mode=over)
         self.started.append(Started(command, dict(self.views), caller()))
 
@@ -326,11 +326,11 @@ class Answers:
             whole = both
         if whole.WhichOneof("rel_type") is None:
             whole.local_relation.schema = "struct<>"
-        made = pb.Relation()
-        made.hint.input.CopyFrom(whole)
-        made.hint.name = outside.UNREAD
-        made.hint.parameters.add().literal.string = reason
-        return made
+        result = pb.Relation()
+        result.hint.input.CopyFrom(whole)
+        result.hint.name = outside.UNREAD
+        result.hint.parameters.add().literal.string = reason
+        return result
 
     def _with_views(self, relation: Any, text: str) -> Any:
         """The query with the temporary views that its text may mean, as they are now."""
@@ -338,16 +338,16 @@ class Answers:
         used = {name: view for name, view in self.views.items() if name.lower() in words}
         if not used:
             return relation
-        made = pb.Relation()
+        result = pb.Relation()
         if relation.WhichOneof("rel_type") == "with_relations":
-            made.CopyFrom(relation)
+            result.CopyFrom(relation)
         else:
-            made.with_relations.root.CopyFrom(relation)
+            result.with_relations.root.CopyFrom(relation)
         for name, view in used.items():
-            reference = made.with_relations.references.add()
+            reference = result.with_relations.references.add()
             reference.subquery_alias.alias = name
             reference.subquery_alias.input.CopyFrom(view)
-        return made
+        return result
 
     def _pipeline(self, command: Any) -> dict[str, Any]:
         self.pipeline.append(command)
@@ -409,10 +409,10 @@ def _manager_answer(command: Any) -> dict[str, Any]:
     """Every query has ended, none is active."""
     results = pb.StreamingQueryManagerCommandResult
     if command.WhichOneof("command") == "active":
-        made = results(active=results.ActiveResult())
+        answer = results(active=results.ActiveResult())
     else:
-        made = results(await_any_termination=results.AwaitAnyTerminationResult(terminated=True))
-    return {"streaming_query_manager_command_result": made}
+        answer = results(await_any_termination=results.AwaitAnyTerminationResult(terminated=True))
+    return {"streaming_query_manager_command_result": answer}
 
 
 def _answer(value: bool) -> dict[str, Any]:

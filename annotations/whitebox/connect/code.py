@@ -33,34 +33,34 @@ def _user_code(
     return home.user_code(inside, reason, at, schema=schema, writes=writes, deterministic=same)
 
 
-def _map_partitions(home: Relations, found: Any, at: Position | None) -> Built:
-    schema = from_proto(found.func.python_udf.output_type)
+def _map_partitions(home: Relations, proto: Any, at: Position | None) -> Built:
+    schema = from_proto(proto.func.python_udf.output_type)
     what = "sees how records are divided into batches (mapInPandas, mapInArrow)"
-    return _user_code(home, [home.build(found.input)], found.func, what, at, schema, writes=False)
+    return _user_code(home, [home.build(proto.input)], proto.func, what, at, schema, writes=False)
 
 
-def _group_map(home: Relations, found: Any, at: Position | None) -> Built:
-    stateful = found.HasField("transform_with_state_info")
-    schema = found.func.python_udf.output_type
+def _group_map(home: Relations, proto: Any, at: Position | None) -> Built:
+    stateful = proto.HasField("transform_with_state_info")
+    schema = proto.func.python_udf.output_type
     if stateful:
-        schema = found.transform_with_state_info.output_schema
+        schema = proto.transform_with_state_info.output_schema
     what = "keeps state of its own (transformWithState)" if stateful else "sees whole groups"
-    inside = [home.build(found.input)]
-    if found.HasField("initial_input"):
-        inside.append(home.build(found.initial_input))
-    return _user_code(home, inside, found.func, what, at, from_proto(schema))
+    inside = [home.build(proto.input)]
+    if proto.HasField("initial_input"):
+        inside.append(home.build(proto.initial_input))
+    return _user_code(home, inside, proto.func, what, at, from_proto(schema))
 
 
-def _co_group_map(home: Relations, found: Any, at: Position | None) -> Built:
-    inside = [home.build(found.input), home.build(found.other)]
-    schema = from_proto(found.func.python_udf.output_type)
-    return _user_code(home, inside, found.func, "sees whole groups of two inputs", at, schema)
+def _co_group_map(home: Relations, proto: Any, at: Position | None) -> Built:
+    inside = [home.build(proto.input), home.build(proto.other)]
+    schema = from_proto(proto.func.python_udf.output_type)
+    return _user_code(home, inside, proto.func, "sees whole groups of two inputs", at, schema)
 
 
-def _apply_in_pandas_with_state(home: Relations, found: Any, at: Position | None) -> Built:
+def _apply_in_pandas_with_state(home: Relations, proto: Any, at: Position | None) -> Built:
     what = "keeps state of its own (applyInPandasWithState)"
-    schema = ddl_type(found.output_schema)
-    return _user_code(home, [home.build(found.input)], found.func, what, at, schema)
+    schema = ddl_type(proto.output_schema)
+    return _user_code(home, [home.build(proto.input)], proto.func, what, at, schema)
 
 
 CONVERTERS: Final[dict[str, Converter]] = {

@@ -58,9 +58,9 @@ class DBUtils:
 
 def dbutils_module() -> ModuleType:
     """Stands for `pyspark.dbutils`."""
-    made = ModuleType("pyspark.dbutils")
-    made.DBUtils = DBUtils  # type: ignore[attr-defined]
-    return made
+    result = ModuleType("pyspark.dbutils")
+    result.DBUtils = DBUtils  # type: ignore[attr-defined]
+    return result
 
 
 # ---- dlt
@@ -76,7 +76,7 @@ class Pipeline:
 
     def module(self) -> ModuleType:
         """Stands for `dlt`."""
-        made = ModuleType("dlt")
+        result = ModuleType("dlt")
         names = {
             "table": self._dataset("table"),
             "create_table": self._dataset("table"),
@@ -102,9 +102,9 @@ class Pipeline:
             "expect_all_or_drop": lambda conditions: _filtered(tuple(conditions.values())),
         }
         for name, member in names.items():
-            setattr(made, name, member)
-        made.__getattr__ = lambda name: Outside(f"$dlt.{name}")  # type: ignore[method-assign]
-        return made
+            setattr(result, name, member)
+        result.__getattr__ = lambda name: Outside(f"$dlt.{name}")  # type: ignore[method-assign]
+        return result
 
     def _note(self, name: str, kind: str, comment: Any = None, **details: Any) -> None:
         at = caller()
@@ -167,7 +167,7 @@ class Pipeline:
     ) -> None:
         at = caller()
         assert at is not None
-        columns = tuple(each if isinstance(each, str) else _column_name(each) for each in keys)
+        columns = tuple(key if isinstance(key, str) else _column_name(key) for key in keys)
         history = str(stored_as_scd_type) == "2"
         short = target.rpartition(".")[2]
         self.project.flows.append(
@@ -244,11 +244,11 @@ def delta_modules(spark: Any) -> dict[str, Callable[[], ModuleType]]:
             return Outside(f"$DeltaTable.{name}")
 
     def package() -> ModuleType:
-        made = ModuleType("delta")
-        made.__path__ = []
-        made.DeltaTable = DeltaTable  # type: ignore[attr-defined]
-        made.configure_spark_with_delta_pip = lambda builder, **_: builder  # type: ignore[attr-defined]
-        return made
+        result = ModuleType("delta")
+        result.__path__ = []
+        result.DeltaTable = DeltaTable  # type: ignore[attr-defined]
+        result.configure_spark_with_delta_pip = lambda builder, **_: builder  # type: ignore[attr-defined]
+        return result
 
     return {"delta": package, "delta.tables": package}
 

@@ -68,32 +68,32 @@ def ddl_type(text: str) -> DataType:
     'integer'
     """
     text = _COMMENT.sub("", text).strip()
-    found, _ = parse_type(text)
-    return found if found is not UNKNOWN else parse_type(f"struct<{text}>")[0]
+    parsed, _ = parse_type(text)
+    return parsed if parsed is not UNKNOWN else parse_type(f"struct<{text}>")[0]
 
 
-def from_proto(found: Any) -> DataType:
+def from_proto(proto: Any) -> DataType:
     """What a `spark.connect.DataType` stands for."""
-    kind = found.WhichOneof("kind")
+    kind = proto.WhichOneof("kind")
     match kind:
         case "array":
-            return DataType(Family.ARRAY, element=from_proto(found.array.element_type))
+            return DataType(Family.ARRAY, element=from_proto(proto.array.element_type))
         case "map":
-            value, key = from_proto(found.map.value_type), from_proto(found.map.key_type)
+            value, key = from_proto(proto.map.value_type), from_proto(proto.map.key_type)
             return DataType(Family.MAP, element=value, key=key)
         case "struct":
-            fields = [(f.name, from_proto(f.data_type), f.nullable) for f in found.struct.fields]
+            fields = [(f.name, from_proto(f.data_type), f.nullable) for f in proto.struct.fields]
             return DataType(Family.STRUCT, fields=tuple(fields))
         case "decimal":
-            parts = found.decimal
+            parts = proto.decimal
             known = parts.HasField("precision") and parts.HasField("scale")
             return decimal(parts.precision, parts.scale) if known else NAMES["decimal"]
         case "string":
-            return STRING if found.string.collation in ("", "UTF8_BINARY") else COLLATED
+            return STRING if proto.string.collation in ("", "UTF8_BINARY") else COLLATED
         case "udt":
-            return from_proto(found.udt.sql_type)
+            return from_proto(proto.udt.sql_type)
         case "unparsed":
-            return ddl_type(found.unparsed.data_type_string)
+            return ddl_type(proto.unparsed.data_type_string)
     return _SIMPLE.get(kind, UNKNOWN)
 
 

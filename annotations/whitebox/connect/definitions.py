@@ -113,16 +113,16 @@ class Definitions:
 
     def _node(self, file: str, code: Any, called: str) -> Any:
         tree, _ = self._tree(file)
-        found = [
+        nodes = [
             node
             for node in ast.walk(tree)
             if isinstance(node, ast.FunctionDef | ast.Lambda) and _line(node) == code.co_firstlineno
         ]
         lambdas = code.co_name == "<lambda>"
-        found = [node for node in found if isinstance(node, ast.Lambda) == lambdas]
-        if len(found) != 1:
+        nodes = [node for node in nodes if isinstance(node, ast.Lambda) == lambdas]
+        if len(nodes) != 1:
             raise NotWritten(f"`{called}`, which is not the only function in its line")
-        return found[0]
+        return nodes[0]
 
     def _written(self, file: str, node: Any, called: str) -> str:
         _, text = self._tree(file)

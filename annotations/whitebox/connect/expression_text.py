@@ -55,20 +55,20 @@ class ExpressionText:
         self._attribute = attribute
         self._function = function
 
-    def entry(self, found: Any) -> str:
+    def entry(self, proto: Any) -> str:
         """An entry of a select list, with the name that it is given."""
-        if found.WhichOneof("expr_type") != "alias":
-            return self.text(found, inside=False)
-        if found.alias.metadata:
+        if proto.WhichOneof("expr_type") != "alias":
+            return self.text(proto, inside=False)
+        if proto.alias.metadata:
             raise NotWritten("a column with metadata")
-        names = ", ".join(map(quoted, found.alias.name))
-        names = f"({names})" if len(found.alias.name) > 1 else names
-        return f"{self.text(found.alias.expr, inside=False)} AS {names}"
+        names = ", ".join(map(quoted, proto.alias.name))
+        names = f"({names})" if len(proto.alias.name) > 1 else names
+        return f"{self.text(proto.alias.expr, inside=False)} AS {names}"
 
-    def text(self, found: Any, *, inside: bool = True) -> str:
+    def text(self, proto: Any, *, inside: bool = True) -> str:
         """An expression; `inside` of another one, where it may need parentheses."""
-        kind = found.WhichOneof("expr_type")
-        part = getattr(found, kind)
+        kind = proto.WhichOneof("expr_type")
+        part = getattr(proto, kind)
         match kind:
             case "literal":
                 return literal(part)
@@ -106,8 +106,8 @@ class ExpressionText:
                 return self._window(part)
         raise NotWritten(f"an expression of the kind `{kind}`")
 
-    def _list(self, found: Sequence[Any]) -> str:
-        return ", ".join(self.text(argument, inside=False) for argument in found)
+    def _list(self, protos: Sequence[Any]) -> str:
+        return ", ".join(self.text(argument, inside=False) for argument in protos)
 
     def _called(self, call: Any) -> str:
         name = call.function_name.lower()
@@ -170,8 +170,8 @@ def _is_operator(call: Any) -> bool:
     return name in _OPERATORS or name in _PREFIXES or name in _SUFFIXES or name == "in"
 
 
-def _variable(found: Any) -> str:
-    return quoted(".".join(found.name_parts))
+def _variable(proto: Any) -> str:
+    return quoted(".".join(proto.name_parts))
 
 
 def quoted(name: str) -> str:
@@ -195,10 +195,10 @@ def string(value: str) -> str:
     return f"'{escaped.replace(chr(10), chr(92) + 'n').replace(chr(13), chr(92) + 'r')}'"
 
 
-def literal(found: Any) -> str:
+def literal(proto: Any) -> str:
     """A constant with its type."""
-    kind = found.WhichOneof("literal_type")
-    value = getattr(found, kind)
+    kind = proto.WhichOneof("literal_type")
+    value = getattr(proto, kind)
     match kind:
         case "null":
             return "NULL"

@@ -71,27 +71,27 @@ class Expressions:
     functions: dict[str, Any]
     """Registered functions of the user, by name in lower case."""
 
-    def value(self, found: Any, over: Built) -> Expression:
+    def value(self, proto: Any, over: Built) -> Expression:
         """The expression over the columns of `over`."""
-        return _Converter(self, over, {}).value(found)
+        return _Converter(self, over, {}).value(proto)
 
-    def outputs(self, found: Any, over: Built) -> list[tuple[str, Expression]]:
+    def outputs(self, proto: Any, over: Built) -> list[tuple[str, Expression]]:
         """What one entry of a select list puts out: a star is several columns."""
-        at = position(found)
-        match found.WhichOneof("expr_type"):
+        at = position(proto)
+        match proto.WhichOneof("expr_type"):
             case "unresolved_star":
-                return self.names.star(found.unresolved_star.unparsed_target, over, at)
+                return self.names.star(proto.unresolved_star.unparsed_target, over, at)
             case "expression_string":
-                return self.sql(found.expression_string.expression, over, self.names, at)
+                return self.sql(proto.expression_string.expression, over, self.names, at)
             case "unresolved_regex":
-                text = f"columns by pattern: {found.unresolved_regex.col_name}"
-                return [(found.unresolved_regex.col_name, Unknown(text, (), at))]
-            case "alias" if len(found.alias.name) == 1:
-                return [(found.alias.name[0], self.value(found.alias.expr, over))]
+                text = f"columns by pattern: {proto.unresolved_regex.col_name}"
+                return [(proto.unresolved_regex.col_name, Unknown(text, (), at))]
+            case "alias" if len(proto.alias.name) == 1:
+                return [(proto.alias.name[0], self.value(proto.alias.expr, over))]
             case "alias":
-                value = self.value(found.alias.expr, over)
-                return [(name, value) for name in found.alias.name]
-        return [(title(found), self.value(found, over))]
+                value = self.value(proto.alias.expr, over)
+                return [(name, value) for name in proto.alias.name]
+        return [(title(proto), self.value(proto, over))]
 
 
 @dataclass
@@ -102,18 +102,18 @@ class _Converter:
     over: Built
     variables: dict[str, Column]
 
-    def value(self, found: Any) -> Expression:
-        kind = found.WhichOneof("expr_type")
-        at = position(found)
+    def value(self, proto: Any) -> Expression:
+        kind = proto.WhichOneof("expr_type")
+        at = position(proto)
         convert = getattr(self, f"_{kind}", None)
         if convert is None:
             return Unknown(f"an expression that is not known here (`{kind}`)", (), at)
-        converted: Expression = convert(getattr(found, kind), at)
+        converted: Expression = convert(getattr(proto, kind), at)
         return converted
 
-    def _all(self, found: Sequence[Any]) -> tuple[Expression, ...]:
+    def _all(self, protos: Sequence[Any]) -> tuple[Expression, ...]:
         stars = ("unresolved_star",)
-        return tuple(self.value(e) for e in found if e.WhichOneof("expr_type") not in stars)
+        return tuple(self.value(e) for e in protos if e.WhichOneof("expr_type") not in stars)
 
     def _literal(self, literal: Any, at: Position | None) -> Expression:
         kind = literal.WhichOneof("literal_type")
@@ -130,30 +130,30 @@ class _Converter:
         type_ = from_proto(literal.data_type) if literal.HasField("data_type") else UNKNOWN
         return Literal(str(getattr(literal, kind)), type_, at)
 
-    def _unresolved_attribute(self, found: Any, at: Position | None) -> Expression:
-        plan = found.plan_id if found.HasField("plan_id") else None
-        return self.home.names.resolve(found.unparsed_identifier, self.over, plan, at)
+    def _unresolved_attribute(self, proto: Any, at: Position | None) -> Expression:
+        plan = proto.plan_id if proto.HasField("plan_id") else None
+        return self.home.names.resolve(proto.unparsed_identifier, self.over, plan, at)
 
-    def _alias(self, found: Any, at: Position | None) -> Expression:
-        return self.value(found.expr)
+    def _alias(self, proto: Any, at: Position | None) -> Expression:
+        return self.value(proto.expr)
 
-    def _cast(self, found: Any, at: Position | None) -> Expression:
-        typed = found.WhichOneof("cast_to_type") == "type"
-        type_ = from_proto(found.type) if typed else ddl_type(found.type_str)
-        return Call("cast", (self.value(found.expr),), type_, True, at)
+    def _cast(self, proto: Any, at: Position | None) -> Expression:
+        typed = proto.WhichOneof("cast_to_type") == "type"
+        type_ = from_proto(proto.type) if typed else ddl_type(proto.type_str)
+        return Call("cast", (self.value(proto.expr),), type_, True, at)
 
-    def _unresolved_function(self, found: Any, at: Position | None) -> Expression:
-        name = found.function_name.lower()
-        if found.is_user_defined_function or name in self.home.functions:
-            return self._called(name, found.arguments, at)
-        arguments = self._all(found.arguments)
-        return _call(name, arguments, at, distinct=found.is_distinct)
+    def _unresolved_function(self, proto: Any, at: Position | None) -> Expression:
+        name = proto.function_name.lower()
+        if proto.is_user_defined_function or name in self.home.functions:
+            return self._called(name, proto.arguments, at)
+        arguments = self._all(proto.arguments)
+        return _call(name, arguments, at, distinct=proto.is_distinct)
 
-    def _call_function(self, found: Any, at: Position | None) -> Expression:
-        name = found.function_name.lower()
+    def _call_function(self, proto: Any, at: Position | None) -> Expression:
+        name = proto.function_name.lower()
         if name in self.home.functions:
-            return self._called(name, found.arguments, at)
-        return _call(name, self._all(found.arguments), at)
+            return self._called(name, proto.arguments, at)
+        return _call(name, self._all(proto.arguments), at)
 
     def _called(self, name: str, arguments: Sequence[Any], at: Position | None) -> Expression:
         """A function that the user has registered."""
@@ -162,47 +162,47 @@ class _Converter:
             return Unknown(reason, self._all(arguments), at, calls=True)
         return user_function(self.home.functions[name], self._all(arguments), at)
 
-    def _common_inline_user_defined_function(self, found: Any, at: Position | None) -> Expression:
-        return user_function(found, self._all(found.arguments), at)
+    def _common_inline_user_defined_function(self, proto: Any, at: Position | None) -> Expression:
+        return user_function(proto, self._all(proto.arguments), at)
 
-    def _expression_string(self, found: Any, at: Position | None) -> Expression:
-        outputs = self.home.sql(found.expression, self.over, self.home.names, at)
+    def _expression_string(self, proto: Any, at: Position | None) -> Expression:
+        outputs = self.home.sql(proto.expression, self.over, self.home.names, at)
         if len(outputs) != 1:
-            return Unknown(f"`{found.expression}` is not one expression", (), at)
+            return Unknown(f"`{proto.expression}` is not one expression", (), at)
         return outputs[0][1]
 
-    def _sort_order(self, found: Any, at: Position | None) -> Expression:
-        return self.value(found.child)
+    def _sort_order(self, proto: Any, at: Position | None) -> Expression:
+        return self.value(proto.child)
 
-    def _window(self, found: Any, at: Position | None) -> Expression:
+    def _window(self, proto: Any, at: Position | None) -> Expression:
         return Unknown("a window function inside of another expression", (), at)
 
-    def _unresolved_extract_value(self, found: Any, at: Position | None) -> Expression:
-        value, key = self.value(found.child), self.value(found.extraction)
+    def _unresolved_extract_value(self, proto: Any, at: Position | None) -> Expression:
+        value, key = self.value(proto.child), self.value(proto.extraction)
         if isinstance(key, Literal) and isinstance(key.value, str):
             return part(value, key.value, at)
         inner = type_of(value)
         element = inner.element if inner.element is not None else UNKNOWN
         return Call("element_at", (value, key), element, True, at)
 
-    def _update_fields(self, found: Any, at: Position | None) -> Expression:
-        values = [self.value(found.struct_expression)]
-        if found.HasField("value_expression"):
-            values.append(self.value(found.value_expression))
+    def _update_fields(self, proto: Any, at: Position | None) -> Expression:
+        values = [self.value(proto.struct_expression)]
+        if proto.HasField("value_expression"):
+            values.append(self.value(proto.value_expression))
         return Call("update_fields", tuple(values), UNKNOWN, True, at)
 
-    def _named_argument_expression(self, found: Any, at: Position | None) -> Expression:
-        return self.value(found.value)
+    def _named_argument_expression(self, proto: Any, at: Position | None) -> Expression:
+        return self.value(proto.value)
 
-    def _lambda_function(self, found: Any, at: Position | None) -> Expression:
-        names = [".".join(argument.name_parts) for argument in found.arguments]
+    def _lambda_function(self, proto: Any, at: Position | None) -> Expression:
+        names = [".".join(argument.name_parts) for argument in proto.arguments]
         parameters = tuple(Column(name) for name in names)
         variables = self.variables | dict(zip(names, parameters, strict=True))
         inner = _Converter(self.home, self.over, variables)
-        return Lambda(parameters, inner.value(found.function))
+        return Lambda(parameters, inner.value(proto.function))
 
-    def _unresolved_named_lambda_variable(self, found: Any, at: Position | None) -> Expression:
-        first, *rest = found.name_parts
+    def _unresolved_named_lambda_variable(self, proto: Any, at: Position | None) -> Expression:
+        first, *rest = proto.name_parts
         if first not in self.variables:
             return Unknown(f"the lambda variable `{first}` is not bound", (), at)
         value: Expression = Ref(self.variables[first], at)
@@ -210,8 +210,8 @@ class _Converter:
             value = part(value, name, at)
         return value
 
-    def _subquery_expression(self, found: Any, at: Position | None) -> Expression:
-        return Unknown("a subquery made of DataFrames", self._all(found.in_subquery_values), at)
+    def _subquery_expression(self, proto: Any, at: Position | None) -> Expression:
+        return Unknown("a subquery made of DataFrames", self._all(proto.in_subquery_values), at)
 
 
 def _call(
@@ -225,28 +225,28 @@ def _call(
     return Call(name, arguments, type_, gives_null(name, arguments), at, distinct=distinct)
 
 
-def sort_key(found: Any, value: Callable[[Any], Expression]) -> SortKey:
+def sort_key(proto: Any, value: Callable[[Any], Expression]) -> SortKey:
     """A part of an order."""
-    return SortKey(value(found.child), found.direction == 2)
+    return SortKey(value(proto.child), proto.direction == 2)
 
 
-def user_function(found: Any, arguments: tuple[Expression, ...], at: Position | None) -> Expression:
+def user_function(proto: Any, arguments: tuple[Expression, ...], at: Position | None) -> Expression:
     """A function of the user: a scalar one is taken at its word, that it is deterministic, where
     its text shows nothing else."""
-    name = found.function_name or "a function"
-    if found.WhichOneof("function") != "python_udf":
+    name = proto.function_name or "a function"
+    if proto.WhichOneof("function") != "python_udf":
         return Unknown(f"`{name}` is compiled code, which is not read", arguments, at, calls=True)
-    if found.python_udf.eval_type in AGGREGATING:
+    if proto.python_udf.eval_type in AGGREGATING:
         reason = f"`{name}` aggregates in Python, which is not read"
-        return Unknown(reason, arguments, at, calls=not found.deterministic)
-    type_ = from_proto(found.python_udf.output_type)
-    if not found.deterministic:
+        return Unknown(reason, arguments, at, calls=not proto.deterministic)
+    type_ = from_proto(proto.python_udf.output_type)
+    if not proto.deterministic:
         return Call("udf.asNondeterministic", arguments, type_, True, at)
-    text = shown_of(found)
+    text = shown_of(proto)
     if text.kept:
         reason = f"`{name}` changes `{text.kept}`, which its worker has for the next record"
         return Unknown(reason, arguments, at, calls=True)  # Spark starts and ends workers
-    if text.batch and found.python_udf.eval_type in BATCHED:
+    if text.batch and proto.python_udf.eval_type in BATCHED:
         reason = f"`{name}` sees how records are divided into batches (`{text.batch}`)"
         return Unknown(reason, arguments, at)
     if text.chance:
@@ -255,11 +255,11 @@ def user_function(found: Any, arguments: tuple[Expression, ...], at: Position | 
     return Call(name, arguments, type_, True, at, user=vouched)
 
 
-def position(found: Any) -> Position | None:
+def position(proto: Any) -> Position | None:
     """Where the user wrote an expression, if the client has noted it."""
-    if not found.HasField("common") or not found.common.HasField("origin"):
+    if not proto.HasField("common") or not proto.common.HasField("origin"):
         return None
-    site = found.common.origin.python_origin.call_site.partition("\n")[0]
+    site = proto.common.origin.python_origin.call_site.partition("\n")[0]
     file, _, line = site.rpartition(":")
     return Position(file, int(line), 1) if line.isdecimal() else None
 
@@ -269,35 +269,35 @@ _OPERATORS: Final = frozenset(
 )
 
 
-def title(found: Any) -> str:
+def title(proto: Any) -> str:
     """What Spark calls a column that the user did not name.
 
     A name that Spark writes otherwise is only a name that nobody can refer to here.
     """
-    kind = found.WhichOneof("expr_type")
+    kind = proto.WhichOneof("expr_type")
     match kind:
         case "unresolved_attribute":
-            written: str = found.unresolved_attribute.unparsed_identifier
+            written: str = proto.unresolved_attribute.unparsed_identifier
             return written.rpartition(".")[2].strip("`")
         case "alias":
-            return ", ".join(found.alias.name)
+            return ", ".join(proto.alias.name)
         case "cast":
-            inner = title(found.cast.expr)
-            simple = found.cast.expr.WhichOneof("expr_type") == "unresolved_attribute"
-            return inner if simple else f"CAST({inner} AS {_type_text(found.cast)})"
+            inner = title(proto.cast.expr)
+            simple = proto.cast.expr.WhichOneof("expr_type") == "unresolved_attribute"
+            return inner if simple else f"CAST({inner} AS {_type_text(proto.cast)})"
         case "literal":
-            return _literal_text(found.literal)
+            return _literal_text(proto.literal)
         case "unresolved_star":
             return "1"
         case "expression_string":
-            return str(found.expression_string.expression)
+            return str(proto.expression_string.expression)
         case "unresolved_extract_value":
-            return title(found.unresolved_extract_value.extraction)
+            return title(proto.unresolved_extract_value.extraction)
         case "common_inline_user_defined_function":
-            function = found.common_inline_user_defined_function
+            function = proto.common_inline_user_defined_function
             return f"{function.function_name}({', '.join(map(title, function.arguments))})"
         case "unresolved_function" | "call_function":
-            return _function_title(getattr(found, kind))
+            return _function_title(getattr(proto, kind))
     return str(kind)
 
 

@@ -124,12 +124,12 @@ class FrameText:
         """How often each relation is used; what lies inside of one is counted once."""
         todo = [relation]
         while todo:
-            found = todo.pop()
-            if found.common.HasField("plan_id"):
-                self.uses[found.common.plan_id] += 1
-                if self.uses[found.common.plan_id] > 1:
+            proto = todo.pop()
+            if proto.common.HasField("plan_id"):
+                self.uses[proto.common.plan_id] += 1
+                if self.uses[proto.common.plan_id] > 1:
                     continue
-            todo.extend(_inside(getattr(found, found.WhichOneof("rel_type"))))
+            todo.extend(_inside(getattr(proto, proto.WhichOneof("rel_type"))))
 
     # ---- relations
 
@@ -160,9 +160,9 @@ class FrameText:
             name = f"{stem}_{number}"
         return name
 
-    def _of(self, found: Any) -> ExpressionText:
+    def _of(self, proto: Any) -> ExpressionText:
         """The writer of expressions over the input of a relation."""
-        return ExpressionText(lambda name, plan: self._attribute(name, plan, found), self._udf)
+        return ExpressionText(lambda name, plan: self._attribute(name, plan, proto), self._udf)
 
     def _attribute(self, name: str, plan: int | None, over: Any) -> str:
         text = ".".join(quoted(part) if part != "*" else part for part in split(name))
@@ -201,145 +201,145 @@ class FrameText:
             self.sides[number] = next(candidate for candidate in free if candidate not in taken)
         return self.sides[number]
 
-    def _list(self, over: Any, found: Sequence[Any]) -> str:
+    def _list(self, over: Any, protos: Sequence[Any]) -> str:
         """Columns as arguments: names where they are that alone."""
-        return ", ".join(self._column(over, expression) for expression in found)
+        return ", ".join(self._column(over, expression) for expression in protos)
 
     def _column(self, over: Any, expression: Any) -> str:
         text = self._of(over).entry(expression)
         simple = expression.WhichOneof("expr_type") == "unresolved_attribute"
         return _text(text) if simple else f"F.expr({_text(text)})"
 
-    def _project(self, found: Any) -> Chain:
-        if not found.HasField("input"):
+    def _project(self, proto: Any) -> Chain:
+        if not proto.HasField("input"):
             raise NotWritten("a select list that reads nothing")
-        chain = self.frame(found.input)
-        write = self._of(found.input)
-        entries = [_entry(write, expression) for expression in found.expressions]
+        chain = self.frame(proto.input)
+        write = self._of(proto.input)
+        entries = [_entry(write, expression) for expression in proto.expressions]
         plain = all(
             e.WhichOneof("expr_type") in ("unresolved_attribute", "unresolved_star")
-            for e in found.expressions
+            for e in proto.expressions
         )
         listed = ", ".join(_text(entry) for entry in entries)
         word = "select" if plain else "selectExpr"
         return chain.then(f".{word}({listed})")
 
-    def _filter(self, found: Any) -> Chain:
-        condition = self._of(found.input).text(found.condition, inside=False)
-        return self.frame(found.input).then(f".where({_text(condition)})")
+    def _filter(self, proto: Any) -> Chain:
+        condition = self._of(proto.input).text(proto.condition, inside=False)
+        return self.frame(proto.input).then(f".where({_text(condition)})")
 
-    def _with_columns(self, found: Any) -> Chain:
-        write = self._of(found.input)
+    def _with_columns(self, proto: Any) -> Chain:
+        write = self._of(proto.input)
         pairs = []
-        for alias in found.aliases:
+        for alias in proto.aliases:
             if len(alias.name) != 1 or alias.metadata:
                 raise NotWritten("a column with several names or metadata")
             pairs.append((alias.name[0], write.text(alias.expr, inside=False)))
-        chain = self.frame(found.input)
+        chain = self.frame(proto.input)
         if len(pairs) == 1:
             ((name, text),) = pairs
             return chain.then(f".withColumn({_text(name)}, F.expr({_text(text)}))")
         listed = ", ".join(f"{_text(name)}: F.expr({_text(text)})" for name, text in pairs)
         return chain.then(f".withColumns({{{listed}}})")
 
-    def _with_columns_renamed(self, found: Any) -> Chain:
-        names = {each.col_name: each.new_col_name for each in found.renames}
-        names |= dict(found.rename_columns_map)
-        return self.frame(found.input).then(f".withColumnsRenamed({names!r})")
+    def _with_columns_renamed(self, proto: Any) -> Chain:
+        names = {rename.col_name: rename.new_col_name for rename in proto.renames}
+        names |= dict(proto.rename_columns_map)
+        return self.frame(proto.input).then(f".withColumnsRenamed({names!r})")
 
-    def _to_df(self, found: Any) -> Chain:
-        return self.frame(found.input).then(f".toDF({_words(found.column_names)})")
+    def _to_df(self, proto: Any) -> Chain:
+        return self.frame(proto.input).then(f".toDF({_words(proto.column_names)})")
 
-    def _drop(self, found: Any) -> Chain:
-        write = self._of(found.input)
-        names = [_text(name) for name in found.column_names]
-        for column in found.columns:
+    def _drop(self, proto: Any) -> Chain:
+        write = self._of(proto.input)
+        names = [_text(name) for name in proto.column_names]
+        for column in proto.columns:
             text = write.text(column)
             names.append(f"F.col({_text(text)})" if "." in text else _text(text))
-        return self.frame(found.input).then(f".drop({', '.join(names)})")
+        return self.frame(proto.input).then(f".drop({', '.join(names)})")
 
-    def _subquery_alias(self, found: Any) -> Chain:
-        return self.frame(found.input).then(f".alias({_text(found.alias)})")
+    def _subquery_alias(self, proto: Any) -> Chain:
+        return self.frame(proto.input).then(f".alias({_text(proto.alias)})")
 
-    def _fill_na(self, found: Any) -> Chain:
-        values = [_value(value) for value in found.values]
+    def _fill_na(self, proto: Any) -> Chain:
+        values = [_value(value) for value in proto.values]
         if len(values) == 1:
-            subset = f", subset=[{_words(found.cols)}]" if found.cols else ""
-            return self.frame(found.input).then(f".fillna({values[0]!r}{subset})")
-        return self.frame(found.input).then(
-            f".fillna({dict(zip(found.cols, values, strict=True))!r})"
+            subset = f", subset=[{_words(proto.cols)}]" if proto.cols else ""
+            return self.frame(proto.input).then(f".fillna({values[0]!r}{subset})")
+        return self.frame(proto.input).then(
+            f".fillna({dict(zip(proto.cols, values, strict=True))!r})"
         )
 
-    def _drop_na(self, found: Any) -> Chain:
+    def _drop_na(self, proto: Any) -> Chain:
         options = []
-        if found.HasField("min_non_nulls"):
-            options.append(f"thresh={found.min_non_nulls}")
-        if found.cols:
-            options.append(f"subset=[{_words(found.cols)}]")
-        return self.frame(found.input).then(f".dropna({', '.join(options)})")
+        if proto.HasField("min_non_nulls"):
+            options.append(f"thresh={proto.min_non_nulls}")
+        if proto.cols:
+            options.append(f"subset=[{_words(proto.cols)}]")
+        return self.frame(proto.input).then(f".dropna({', '.join(options)})")
 
-    def _sort(self, found: Any) -> Chain:
-        write = self._of(found.input)
+    def _sort(self, proto: Any) -> Chain:
+        write = self._of(proto.input)
         keys = []
-        for key in found.order:
+        for key in proto.order:
             order = "desc" if key.direction == 2 else "asc"
             nulls = {1: "_nulls_first", 2: "_nulls_last"}.get(key.null_ordering, "")
             keys.append(f"F.expr({_text(write.text(key.child, inside=False))}).{order}{nulls}()")
-        word = "sort" if found.is_global else "sortWithinPartitions"
-        return self.frame(found.input).then(f".{word}({', '.join(keys)})")
+        word = "sort" if proto.is_global else "sortWithinPartitions"
+        return self.frame(proto.input).then(f".{word}({', '.join(keys)})")
 
-    def _limit(self, found: Any) -> Chain:
-        return self.frame(found.input).then(f".limit({found.limit})")
+    def _limit(self, proto: Any) -> Chain:
+        return self.frame(proto.input).then(f".limit({proto.limit})")
 
-    def _repartition(self, found: Any) -> Chain:
-        return self.frame(found.input)  # how rows are spread changes none of them
+    def _repartition(self, proto: Any) -> Chain:
+        return self.frame(proto.input)  # how rows are spread changes none of them
 
     _repartition_by_expression = _repartition
 
-    def _hint(self, found: Any) -> Chain:
-        if found.name == UNREAD:
-            raise NotWritten(found.parameters[0].literal.string)
-        return self.frame(found.input)
+    def _hint(self, proto: Any) -> Chain:
+        if proto.name == UNREAD:
+            raise NotWritten(proto.parameters[0].literal.string)
+        return self.frame(proto.input)
 
-    def _aggregate(self, found: Any) -> Chain:
+    def _aggregate(self, proto: Any) -> Chain:
         words = {1: "groupBy", 2: "rollup", 3: "cube", 4: "groupBy"}
-        if found.group_type not in words:
+        if proto.group_type not in words:
             raise NotWritten("grouping sets")
-        if not found.aggregate_expressions:
+        if not proto.aggregate_expressions:
             raise NotWritten("groups without an aggregate")
-        keys = self._list(found.input, found.grouping_expressions)
-        chain = self.frame(found.input).then(f".{words[found.group_type]}({keys})")
-        if found.group_type == 4:
-            column = self._of(found.input).text(found.pivot.col, inside=False)
-            if not found.pivot.values:
+        keys = self._list(proto.input, proto.grouping_expressions)
+        chain = self.frame(proto.input).then(f".{words[proto.group_type]}({keys})")
+        if proto.group_type == 4:
+            column = self._of(proto.input).text(proto.pivot.col, inside=False)
+            if not proto.pivot.values:
                 raise NotWritten("a pivot whose columns are the values that the data have")
-            values = [_value(value.literal) for value in found.pivot.values]
+            values = [_value(value.literal) for value in proto.pivot.values]
             chain = chain.then(f".pivot({_text(column)}, {values!r})")
-        write = self._of(found.input)
-        entries = [_entry(write, expression) for expression in found.aggregate_expressions]
+        write = self._of(proto.input)
+        entries = [_entry(write, expression) for expression in proto.aggregate_expressions]
         listed = ", ".join(f"F.expr({_text(entry)})" for entry in entries)
         return chain.then(f".agg({listed})")
 
-    def _deduplicate(self, found: Any) -> Chain:
-        chain = self.frame(found.input)
-        word = "dropDuplicatesWithinWatermark" if found.within_watermark else "dropDuplicates"
-        keys = "" if found.all_columns_as_keys else f"[{_words(found.column_names)}]"
+    def _deduplicate(self, proto: Any) -> Chain:
+        chain = self.frame(proto.input)
+        word = "dropDuplicatesWithinWatermark" if proto.within_watermark else "dropDuplicates"
+        keys = "" if proto.all_columns_as_keys else f"[{_words(proto.column_names)}]"
         return chain.then(f".{word}({keys})")
 
-    def _with_watermark(self, found: Any) -> Chain:
-        written = f".withWatermark({_words([found.event_time, found.delay_threshold])})"
-        return self.frame(found.input).then(written)
+    def _with_watermark(self, proto: Any) -> Chain:
+        written = f".withWatermark({_words([proto.event_time, proto.delay_threshold])})"
+        return self.frame(proto.input).then(written)
 
-    def _join(self, found: Any) -> Chain:
-        if found.join_type not in _JOINS:
+    def _join(self, proto: Any) -> Chain:
+        if proto.join_type not in _JOINS:
             raise NotWritten("a join of an unknown type")
-        left, right = self._called(found.left), self._called(found.right)
-        how = _text(_JOINS[found.join_type])
-        if found.using_columns:
-            on = f"[{_words(found.using_columns)}]"
-        elif found.HasField("join_condition"):
-            write = ExpressionText(lambda name, plan: self._of_join(name, plan, found), self._udf)
-            on = f"F.expr({_text(write.text(found.join_condition, inside=False))})"
+        left, right = self._called(proto.left), self._called(proto.right)
+        how = _text(_JOINS[proto.join_type])
+        if proto.using_columns:
+            on = f"[{_words(proto.using_columns)}]"
+        elif proto.HasField("join_condition"):
+            write = ExpressionText(lambda name, plan: self._of_join(name, plan, proto), self._udf)
+            on = f"F.expr({_text(write.text(proto.join_condition, inside=False))})"
         else:
             return left.then(f".crossJoin({self._side(right)})")
         return left.then(f".join({self._side(right)}, {on}, {how})")
@@ -369,12 +369,12 @@ class FrameText:
         self.lines.append(f"{name} = {chain.text(4)}")
         return name
 
-    def _set_op(self, found: Any) -> Chain:
-        left = self.frame(found.left_input)
-        right = self._side(self.frame(found.right_input))
-        if found.set_op_type == 2:
-            if found.by_name:
-                missing = ", allowMissingColumns=True" if found.allow_missing_columns else ""
+    def _set_op(self, proto: Any) -> Chain:
+        left = self.frame(proto.left_input)
+        right = self._side(self.frame(proto.right_input))
+        if proto.set_op_type == 2:
+            if proto.by_name:
+                missing = ", allowMissingColumns=True" if proto.allow_missing_columns else ""
                 return left.then(f".unionByName({right}{missing})")
             return left.then(f".union({right})")
         words = {
@@ -383,33 +383,33 @@ class FrameText:
             (3, False): "subtract",
             (3, True): "exceptAll",
         }
-        return left.then(f".{words[found.set_op_type, found.is_all]}({right})")
+        return left.then(f".{words[proto.set_op_type, proto.is_all]}({right})")
 
     # ---- what is read
 
-    def _read(self, found: Any) -> Chain:
-        if found.WhichOneof("read_type") == "named_table":
-            name = ".".join(split(found.named_table.unparsed_identifier))
-            view = self.relations.views.get(found.named_table.unparsed_identifier)
+    def _read(self, proto: Any) -> Chain:
+        if proto.WhichOneof("read_type") == "named_table":
+            name = ".".join(split(proto.named_table.unparsed_identifier))
+            view = self.relations.views.get(proto.named_table.unparsed_identifier)
             if name in self.substituted:
                 return self.frame(self.substituted[name])
             if view is not None:
                 return self.frame(view).then(f".alias({_text(name.rpartition('.')[2])})")
-        source = self.relations.source_of(found, None)
+        source = self.relations.source_of(proto, None)
         if not isinstance(source, ir.Source):
             raise NotWritten("a source of which nothing is known")
         if source.role in _LIVE or self._only:
             self.inputs.setdefault(source.name, _parameter(source.name))
             chain = Chain(self.inputs[source.name])
-            if found.WhichOneof("read_type") == "named_table":
+            if proto.WhichOneof("read_type") == "named_table":
                 name = source.name.rpartition(".")[2]
                 self.tables.add(name)
                 return chain.then(f".alias({_text(name)})")
             return chain
         self.session = True
-        if found.WhichOneof("read_type") == "named_table":
-            return Chain("spark", (f".table({_text(found.named_table.unparsed_identifier)})",))
-        data = found.data_source
+        if proto.WhichOneof("read_type") == "named_table":
+            return Chain("spark", (f".table({_text(proto.named_table.unparsed_identifier)})",))
+        data = proto.data_source
         chain = Chain("spark", (f".read.format({_text(data.format or 'parquet')})",))
         if data.schema:
             chain = chain.then(f".schema({_text(_schema_text(data.schema))})")
@@ -417,46 +417,46 @@ class FrameText:
             chain = chain.then(f".option({_words([name, value])})")
         return chain.then(f".load({_words(data.paths)})")
 
-    def _local_relation(self, found: Any) -> Chain:
+    def _local_relation(self, proto: Any) -> Chain:
         import pyarrow
 
-        table = pyarrow.ipc.open_stream(found.data).read_all() if found.data else None
-        if table is None or table.num_rows > _ROWS_MAX or not found.schema:
+        table = pyarrow.ipc.open_stream(proto.data).read_all() if proto.data else None
+        if table is None or table.num_rows > _ROWS_MAX or not proto.schema:
             raise NotWritten("rows that stand in the code")
         rows = [tuple(row.values()) for row in table.to_pylist()]
         for value in (value for row in rows for value in row):
             if not isinstance(value, str | int | float | bool | None):
                 raise NotWritten("rows that stand in the code and are more than texts and numbers")
         self.session = True
-        schema = _schema_text(found.schema)
+        schema = _schema_text(proto.schema)
         listed = ", ".join(map(repr, rows))
         return Chain("spark", (f".createDataFrame([{listed}], {schema!r})",))
 
-    def _range(self, found: Any) -> Chain:
+    def _range(self, proto: Any) -> Chain:
         self.session = True
-        return Chain("spark", (f".range({found.start}, {found.end}, {found.step})",))
+        return Chain("spark", (f".range({proto.start}, {proto.end}, {proto.step})",))
 
-    def _with_relations(self, found: Any) -> Chain:
-        if found.root.WhichOneof("rel_type") != "sql":
+    def _with_relations(self, proto: Any) -> Chain:
+        if proto.root.WhichOneof("rel_type") != "sql":
             raise NotWritten("a subquery made of DataFrames")
-        inside = {r.subquery_alias.alias: r.subquery_alias.input for r in found.references}
-        return self._query(found.root.sql, inside)
+        inside = {r.subquery_alias.alias: r.subquery_alias.input for r in proto.references}
+        return self._query(proto.root.sql, inside)
 
-    def _sql(self, found: Any) -> Chain:
-        return self._query(found, {})
+    def _sql(self, proto: Any) -> Chain:
+        return self._query(proto, {})
 
-    def _query(self, found: Any, views: Mapping[str, Any]) -> Chain:
+    def _query(self, proto: Any, views: Mapping[str, Any]) -> Chain:
         """A text of SQL over DataFrames: its tables become places for them."""
         import pyspark.sql.connect.proto as pb
 
         from annotations.whitebox.connect import texts
 
-        if found.pos_arguments or found.named_arguments or found.args or found.pos_args:
+        if proto.pos_arguments or proto.named_arguments or proto.args or proto.pos_args:
             raise NotWritten("a query in SQL with parameters")
-        text = re.sub(r"\bLIVE\.(?=[\w`])", "", found.query, flags=re.IGNORECASE)
+        text = re.sub(r"\bLIVE\.(?=[\w`])", "", proto.query, flags=re.IGNORECASE)
         text = inspect.cleandoc(without_streams(text))
         by_name = {name.lower(): view for name, view in views.items()}
-        streamed = texts.streams(found.query)
+        streamed = texts.streams(proto.query)
         frames: dict[str, str] = {}
         if "{" in text or "}" in text:
             raise NotWritten("a query in SQL with braces")
@@ -478,82 +478,82 @@ class FrameText:
 
     # ---- code of the user
 
-    def _udf(self, found: Any) -> str:
+    def _udf(self, proto: Any) -> str:
         """The name in SQL of a function of the user."""
-        if found.WhichOneof("function") == "python_udf":
-            python = found.python_udf
+        if proto.WhichOneof("function") == "python_udf":
+            python = proto.python_udf
         else:
-            python = found if hasattr(found, "eval_type") else None
+            python = proto if hasattr(proto, "eval_type") else None
         if python is None:
-            raise NotWritten(f"`{found.function_name}`, which is compiled code")
-        name = self.definitions.name(python.command, found.function_name)
+            raise NotWritten(f"`{proto.function_name}`, which is compiled code")
+        name = self.definitions.name(python.command, proto.function_name)
         type_ = _text(type_text(python.output_type))
         match python.eval_type:
             case 100:
-                made = f"F.udf({name}, {type_})"
+                text = f"F.udf({name}, {type_})"
             case 101:
-                made = f"F.udf({name}, {type_}, useArrow=True)"
+                text = f"F.udf({name}, {type_}, useArrow=True)"
             case 200 | 204:
-                made = f"F.pandas_udf({name}, {type_})"
+                text = f"F.pandas_udf({name}, {type_})"
             case _:
-                raise NotWritten(f"`{found.function_name}`, a function of its own kind")
-        if not found.deterministic:
-            made += ".asNondeterministic()"
+                raise NotWritten(f"`{proto.function_name}`, a function of its own kind")
+        if not proto.deterministic:
+            text += ".asNondeterministic()"
         called = f"{name}_udf"
-        self.registered[called] = f"spark.udf.register({_text(called)}, {made})"
+        self.registered[called] = f"spark.udf.register({_text(called)}, {text})"
         return called
 
-    def _map_partitions(self, found: Any) -> Chain:
-        python = found.func.python_udf
+    def _map_partitions(self, proto: Any) -> Chain:
+        python = proto.func.python_udf
         word = _MAPS.get(python.eval_type)
         if word is None:
-            raise NotWritten(f"`{found.func.function_name}`, a function of its own kind")
-        name = self.definitions.name(python.command, found.func.function_name)
+            raise NotWritten(f"`{proto.func.function_name}`, a function of its own kind")
+        name = self.definitions.name(python.command, proto.func.function_name)
         schema = _type(python.output_type)
-        return self.frame(found.input).then(f".{word}({name}, {_text(schema)})")
+        return self.frame(proto.input).then(f".{word}({name}, {_text(schema)})")
 
-    def _group_map(self, found: Any) -> Chain:
-        python = found.func.python_udf
-        keys = self._list(found.input, found.grouping_expressions)
-        chain = self.frame(found.input).then(f".groupBy({keys})")
+    def _group_map(self, proto: Any) -> Chain:
+        python = proto.func.python_udf
+        keys = self._list(proto.input, proto.grouping_expressions)
+        chain = self.frame(proto.input).then(f".groupBy({keys})")
         if python.eval_type in _PROCESSORS:
-            return chain.then(f".{_PROCESSORS[python.eval_type]}({self._processor(found)})")
+            return chain.then(f".{_PROCESSORS[python.eval_type]}({self._processor(proto)})")
         word = _GROUP_MAPS.get(python.eval_type)
         if word is None:
-            raise NotWritten(f"`{found.func.function_name}`, a function of its own kind")
-        name = self.definitions.name(python.command, found.func.function_name)
+            raise NotWritten(f"`{proto.func.function_name}`, a function of its own kind")
+        name = self.definitions.name(python.command, proto.func.function_name)
         return chain.then(f".{word}({name}, {_text(_type(python.output_type))})")
 
-    def _processor(self, found: Any) -> str:
+    def _processor(self, proto: Any) -> str:
         """The arguments of `transformWithState`, with a new object of the user's class."""
-        if found.HasField("initial_input"):
+        if proto.HasField("initial_input"):
             raise NotWritten("`transformWithState` with an initial state")
-        state = found.transform_with_state_info
-        made = self.definitions.of_processor(found.func.python_udf.command)
+        state = proto.transform_with_state_info
+        made = self.definitions.of_processor(proto.func.python_udf.command)
         options = {
             "outputStructType": _type(state.output_schema),
-            "outputMode": found.output_mode,
+            "outputMode": proto.output_mode,
             "timeMode": state.time_mode,
             "eventTimeColumnName": state.event_time_column_name,
         }
         named = ", ".join(f"{name}={_text(text)}" for name, text in options.items() if text)
         return f"{made}, {named}"
 
-    def _apply_in_pandas_with_state(self, found: Any) -> Chain:
-        name = self.definitions.name(found.func.python_udf.command, found.func.function_name)
-        keys = self._list(found.input, found.grouping_expressions)
-        chain = self.frame(found.input).then(f".groupBy({keys})")
-        schemas = [_schema_text(s) for s in (found.output_schema, found.state_schema)]
-        rest = _words((*schemas, found.output_mode, found.timeout_conf))
+    def _apply_in_pandas_with_state(self, proto: Any) -> Chain:
+        name = self.definitions.name(proto.func.python_udf.command, proto.func.function_name)
+        keys = self._list(proto.input, proto.grouping_expressions)
+        chain = self.frame(proto.input).then(f".groupBy({keys})")
+        schemas = [_schema_text(s) for s in (proto.output_schema, proto.state_schema)]
+        rest = _words((*schemas, proto.output_mode, proto.timeout_conf))
         return chain.then(f".applyInPandasWithState({name}, {rest})")
 
 
 def _plans(relation: Any) -> Iterator[int]:
     todo = [relation]
     while todo:
-        found = todo.pop()
-        yield found.common.plan_id
-        todo.extend(_inside(getattr(found, found.WhichOneof("rel_type"))))
+        proto = todo.pop()
+        yield proto.common.plan_id
+        todo.extend(_inside(getattr(proto, proto.WhichOneof("rel_type"))))
 
 
 def _inside(message: Any) -> Iterator[Any]:
@@ -603,12 +603,12 @@ def _words(names: Sequence[str]) -> str:
     return ", ".join(map(_text, names))
 
 
-def _value(found: Any) -> Any:
+def _value(proto: Any) -> Any:
     """A constant as a value of Python."""
-    kind = found.WhichOneof("literal_type")
+    kind = proto.WhichOneof("literal_type")
     if kind not in ("boolean", "byte", "short", "integer", "long", "float", "double", "string"):
         raise NotWritten(f"a constant of the type `{kind}`")
-    return getattr(found, kind)
+    return getattr(proto, kind)
 
 
 def _type(type_: Any) -> str:
@@ -618,8 +618,8 @@ def _type(type_: Any) -> str:
     from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
     from pyspark.sql.types import StructType
 
-    made = proto_schema_to_pyspark_data_type(type_)
-    return ddl(made) if isinstance(made, StructType) else made.simpleString()
+    spark_type = proto_schema_to_pyspark_data_type(type_)
+    return ddl(spark_type) if isinstance(spark_type, StructType) else spark_type.simpleString()
 
 
 def _schema_text(schema: str) -> str:

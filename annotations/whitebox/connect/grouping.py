@@ -40,39 +40,39 @@ def has_aggregate(expression: Any) -> bool:
 
 def total(home: Relations, over: Built, entries: Sequence[Any], at: Position | None) -> Built:
     """A select list of aggregates without GROUP BY: one group, all rows."""
-    outputs = [each for entry in entries for each in home.expressions.outputs(entry, over)]
-    made = tuple(home.output(name, value) for name, value in outputs)
-    return home.made(ir.Aggregate(over.relation, (), made, None, at), [over])
+    outputs = [output for entry in entries for output in home.expressions.outputs(entry, over)]
+    named = tuple(home.output(name, value) for name, value in outputs)
+    return home.made(ir.Aggregate(over.relation, (), named, None, at), [over])
 
 
-def grouped(home: Relations, found: Any, at: Position | None) -> Built:
+def grouped(home: Relations, proto: Any, at: Position | None) -> Built:
     """`groupBy`, `rollup`, `cube`, `groupingSets`, and `pivot` with values that are written out."""
-    over = home.build(found.input)
+    over = home.build(proto.input)
     entries = [
-        each
-        for expression in found.grouping_expressions
-        for each in home.expressions.outputs(expression, over)
+        output
+        for expression in proto.grouping_expressions
+        for output in home.expressions.outputs(expression, over)
     ]
     keys = tuple(value for _, value in entries)
     outputs: list[tuple[str, Expression]] = list(entries)
-    if found.group_type == 4:
-        if not found.pivot.values:
+    if proto.group_type == 4:
+        if not proto.pivot.values:
             reason = "a pivot whose columns are the values that the data happen to have"
             return home.user_code([over], reason, at)
-        outputs += _pivoted(home, found, over)
+        outputs += _pivoted(home, proto, over)
     else:
-        for expression in found.aggregate_expressions:
+        for expression in proto.aggregate_expressions:
             outputs += home.expressions.outputs(expression, over)
-    made = tuple(home.output(name, value) for name, value in outputs)
-    return home.made(ir.Aggregate(over.relation, keys, made, _sets(found, entries), at), [over])
+    named = tuple(home.output(name, value) for name, value in outputs)
+    return home.made(ir.Aggregate(over.relation, keys, named, _sets(proto, entries), at), [over])
 
 
 def _sets(
-    found: Any, entries: Sequence[tuple[str, Expression]]
+    proto: Any, entries: Sequence[tuple[str, Expression]]
 ) -> tuple[frozenset[int], ...] | None:
     """The grouping sets, as places among the keys; None: one, of all keys."""
     places = range(len(entries))
-    match found.group_type:
+    match proto.group_type:
         case 2:
             return tuple(frozenset(range(n)) for n in range(len(entries), -1, -1))
         case 3:
@@ -81,20 +81,22 @@ def _sets(
         case 5:
             names = [name.lower() for name, _ in entries]
             written = [
-                [title(e).lower() for e in each.grouping_set] for each in found.grouping_sets
+                [title(e).lower() for e in of_set.grouping_set] for of_set in proto.grouping_sets
             ]
-            known = [[names.index(name) for name in each if name in names] for each in written]
+            known = [
+                [names.index(name) for name in set_names if name in names] for set_names in written
+            ]
             return tuple(frozenset(each) for each in known)
     return None
 
 
-def _pivoted(home: Relations, found: Any, over: Built) -> Iterator[tuple[str, Expression]]:
+def _pivoted(home: Relations, proto: Any, over: Built) -> Iterator[tuple[str, Expression]]:
     """For each value of the pivot's column the aggregates over the rows that have it."""
-    column = home.expressions.value(found.pivot.col, over)
-    several = len(found.aggregate_expressions) > 1
-    for value in found.pivot.values:
+    column = home.expressions.value(proto.pivot.col, over)
+    several = len(proto.aggregate_expressions) > 1
+    for value in proto.pivot.values:
         only = Call("<=>", (column, home.expressions.value(value, over)), BOOLEAN, False)
-        for expression in found.aggregate_expressions:
+        for expression in proto.aggregate_expressions:
             for name, aggregate in home.expressions.outputs(expression, over):
                 shown = f"{title(value)}_{name}" if several else title(value)
                 yield shown, _filtered(aggregate, only)

@@ -16,56 +16,56 @@ from annotations.whitebox.datatypes import UNKNOWN, DataType
 from annotations.whitebox.ir import Column, Relation
 
 
-def _read(home: Relations, found: Any, at: Position | None) -> Built:
-    if found.WhichOneof("read_type") == "named_table":
-        name = found.named_table.unparsed_identifier
+def _read(home: Relations, proto: Any, at: Position | None) -> Built:
+    if proto.WhichOneof("read_type") == "named_table":
+        name = proto.named_table.unparsed_identifier
         view = home.views.get(name)
         if view is not None:
             inner = home.build(view)
             return home.called(inner, name, at)
     else:
         name = ""
-    source = home.source_of(found, at)
+    source = home.source_of(proto, at)
     if source is None:
-        reason = f"what `{name or found.data_source.format}` reads is not known"
+        reason = f"what `{name or proto.data_source.format}` reads is not known"
         return home.user_code([], reason, at)
     built = home.made(source, [])
     return home.called(built, name, at) if name else built
 
 
-def _local_relation(home: Relations, found: Any, at: Position | None) -> Built:
-    schema = _local_schema(found)
+def _local_relation(home: Relations, proto: Any, at: Position | None) -> Built:
+    schema = _local_schema(proto)
     columns = tuple(Column(name, type_, null) for name, type_, null in schema)
     return home.made(ir.Source("(rows in the code)", columns, ir.Role.TABLE, position=at), [])
 
 
-def _local_schema(found: Any) -> list[tuple[str, DataType, bool]]:
+def _local_schema(proto: Any) -> list[tuple[str, DataType, bool]]:
     """Names and types of rows that stand in the code: declared, or of the Arrow table sent."""
-    if found.schema.startswith("{"):
+    if proto.schema.startswith("{"):
         from pyspark.sql.connect.types import pyspark_types_to_proto_types
         from pyspark.sql.types import StructType
 
-        struct = StructType.fromJson(json.loads(found.schema))
+        struct = StructType.fromJson(json.loads(proto.schema))
         return list(from_proto(pyspark_types_to_proto_types(struct)).fields)
-    if found.schema:
-        return list(ddl_type(found.schema).fields)
+    if proto.schema:
+        return list(ddl_type(proto.schema).fields)
     import pyarrow
 
-    schema = pyarrow.ipc.open_stream(found.data).schema
+    schema = pyarrow.ipc.open_stream(proto.data).schema
     return [(field.name, UNKNOWN, field.nullable) for field in schema]
 
 
-def _range(home: Relations, found: Any, at: Position | None) -> Built:
+def _range(home: Relations, proto: Any, at: Position | None) -> Built:
     column = Column("id", ddl_type("bigint"), False)
     return home.made(ir.Source("range", (column,), ir.Role.TABLE, position=at), [])
 
 
-def _sql(home: Relations, found: Any, at: Position | None) -> Built:
-    if found.pos_arguments or found.named_arguments or found.args or found.pos_args:
+def _sql(home: Relations, proto: Any, at: Position | None) -> Built:
+    if proto.pos_arguments or proto.named_arguments or proto.args or proto.pos_args:
         return home.user_code([], "a query with parameters", at)
     import pyspark.sql.connect.proto as pb
 
-    query = texts.without_live(found.query)
+    query = texts.without_live(proto.query)
     read_here = texts.tables(query) - {"range"}
     lower, streamed = {name.lower() for name in read_here}, texts.streams(query)
     tables = {
@@ -87,20 +87,20 @@ def _occurrence(home: Relations, relation: Any) -> Callable[[], Relation]:
     return lambda: home.plan(relation)
 
 
-def _with_relations(home: Relations, found: Any, at: Position | None) -> Built:
+def _with_relations(home: Relations, proto: Any, at: Position | None) -> Built:
     outer = home.references
-    aliases = [r.subquery_alias for r in found.references if r.HasField("subquery_alias")]
-    if len(aliases) < len(found.references):
-        return _opaque_references(home, found, at)
+    aliases = [r.subquery_alias for r in proto.references if r.HasField("subquery_alias")]
+    if len(aliases) < len(proto.references):
+        return _opaque_references(home, proto, at)
     home.references = {alias.alias: alias.input for alias in aliases}
     try:
-        return home.build(found.root)
+        return home.build(proto.root)
     finally:
         home.references = outer
 
 
-def _opaque_references(home: Relations, found: Any, at: Position | None) -> Built:
-    inside = [home.build(found.root), *(home.build(each) for each in found.references)]
+def _opaque_references(home: Relations, proto: Any, at: Position | None) -> Built:
+    inside = [home.build(proto.root), *(home.build(reference) for reference in proto.references)]
     return home.user_code(inside, "a subquery made of DataFrames", at)
 
 

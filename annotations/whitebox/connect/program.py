@@ -37,15 +37,15 @@ def _exported(text: str) -> str:
     >>> _exported("# Databricks notebook source\\n# MAGIC %sql\\n# MAGIC SELECT 1").splitlines()[1]
     "spark.sql('\\\\nSELECT 1')"
     """
-    made: list[str] = []
+    lines: list[str] = []
     cell: list[str] = []
     for line in (*text.split("\n"), "# COMMAND ----------"):
         if _CELL_MARK.match(line):
-            made += [*_exported_cell(cell), ""]
+            lines += [*_exported_cell(cell), ""]
             cell = []
         else:
             cell.append(line)
-    return "\n".join(made)
+    return "\n".join(lines)
 
 
 def _exported_cell(lines: list[str]) -> list[str]:
@@ -62,17 +62,17 @@ def _jupyter(text: str) -> str:
     if not isinstance(found, dict) or not isinstance(found.get("cells"), list):
         raise ValueError("it has no cells")
     written = [line.strip().rstrip(",") for line in text.split("\n")]
-    made: list[str] = []
+    lines_of_cells: list[str] = []
     for cell in found["cells"]:
         source = cell.get("source", ())
         whole = source if isinstance(source, str) else "".join(source)
         if cell.get("cell_type") != "code" or not whole.strip():
             continue
         lines = whole.split("\n")
-        at = _place(written, lines, len(made))
-        made += [""] * (at - len(made))
-        made += _commands(lines)
-    return "\n".join(made) + "\n"
+        at = _place(written, lines, len(lines_of_cells))
+        lines_of_cells += [""] * (at - len(lines_of_cells))
+        lines_of_cells += _commands(lines)
+    return "\n".join(lines_of_cells) + "\n"
 
 
 def _place(written: list[str], lines: list[str], begin: int) -> int:
@@ -87,9 +87,9 @@ def _place(written: list[str], lines: list[str], begin: int) -> int:
 def _commands(lines: list[str]) -> list[str]:
     """A cell without the commands of the notebook, in as many lines."""
     at = next((at for at, line in enumerate(lines) if line.strip()), 0)
-    found = _COMMAND.match(lines[at]) if lines else None
-    if found is not None:
-        word, rest = found[1].lstrip("%").lower(), found[2]
+    match = _COMMAND.match(lines[at]) if lines else None
+    if match is not None:
+        word, rest = match[1].lstrip("%").lower(), match[2]
         if word == "sql":
             query = "\n".join([rest, *lines[at + 1 :]])
             return [*[""] * at, *_statements(query), *[""] * (len(lines) - at - 1)]
@@ -103,17 +103,17 @@ def _statements(query: str) -> list[str]:
 
     parts = [text for text, _ in pieces(query)]
     whole = [query] if len(parts) == 1 else parts
-    return ["; ".join(f"spark.sql({each!r})" for each in whole)]
+    return ["; ".join(f"spark.sql({statement!r})" for statement in whole)]
 
 
 def _command(line: str) -> str:
     """A line that is a command of the notebook: `%run` is followed, others are left out."""
-    found = _COMMAND.match(line)
-    if found is None:
+    match = _COMMAND.match(line)
+    if match is None:
         return line
-    if found[1] == "%run":
-        return f"{RUN}({found[2].strip().split(' $')[0].strip(chr(34))!r})"
-    if found[1] == "%python":
+    if match[1] == "%run":
+        return f"{RUN}({match[2].strip().split(' $')[0].strip(chr(34))!r})"
+    if match[1] == "%python":
         return ""
     return "pass" if line[:1].isspace() else ""
 
@@ -122,4 +122,4 @@ def notebook(name: str, beside: Path) -> Path | None:
     """The file that `%run name` means, in the notebook `beside`."""
     base = beside.parent / name
     tried: Iterator[Path] = (base.with_name(base.name + end) for end in ("", ".py", ".ipynb"))
-    return next((each for each in tried if each.is_file()), None)
+    return next((path for path in tried if path.is_file()), None)

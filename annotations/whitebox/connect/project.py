@@ -192,17 +192,21 @@ def _python_flow(flow: Any) -> Flow:
 
 def _note_sql(project: Project, text: str, file: str) -> None:
     text = texts.without_live(texts.files_by_name(text, project.files))
-    for found in statements(text):
-        if isinstance(found, NotUnderstood):
-            project.problems.append((str(found), Position(file, found.line, 1)))
+    for statement in statements(text):
+        if isinstance(statement, NotUnderstood):
+            project.problems.append((str(statement), Position(file, statement.line, 1)))
             continue
-        at = Position(file, found.line, 1)
-        if found.kind is not None:
-            project.datasets[found.target] = {"kind": found.kind, "position": _place(at)}
-        if found.query is not None or found.source is not None:
-            query_at = Position(file, found.query_line, 1)
-            flow = Flow(found.name, found.target, at, None, found.query, query_at)
-            flow.source, flow.keys, flow.history = found.source, found.keys, found.history
+        at = Position(file, statement.line, 1)
+        if statement.kind is not None:
+            project.datasets[statement.target] = {"kind": statement.kind, "position": _place(at)}
+        if statement.query is not None or statement.source is not None:
+            query_at = Position(file, statement.query_line, 1)
+            flow = Flow(statement.name, statement.target, at, None, statement.query, query_at)
+            flow.source, flow.keys, flow.history = (
+                statement.source,
+                statement.keys,
+                statement.history,
+            )
             project.flows.append(flow)
 
 
@@ -293,8 +297,8 @@ def _tables_of(reading: Reading, flow: Flow) -> dict[str, texts.Table]:
     for name in outside:
         role = ir.Role.STREAM if name in read_as_streams else ir.Role.MUTABLE
         reading.sources.declared[name] = (None, role)
-        told = {"format": "table", "streaming": name in read_as_streams}
-        reading.sources.read.setdefault(name, told)
+        source_options = {"format": "table", "streaming": name in read_as_streams}
+        reading.sources.read.setdefault(name, source_options)
     return {name: partial(_source, reading, name) for name in reading.sources.declared}
 
 
@@ -329,8 +333,8 @@ def changes(reading: Reading, flow: Flow) -> ir.Relation:
     source = _source(reading, texts.without_live(flow.source or "").strip())
     by_name = {column.name.lower(): column for column in source.columns}
     keys = [by_name.get(key.lower()) for key in flow.keys]
-    found = tuple(ir.Ref(column) for column in keys if column is not None)
-    if len(found) < len(flow.keys) or not found:
+    refs = tuple(ir.Ref(column) for column in keys if column is not None)
+    if len(refs) < len(flow.keys) or not refs:
         return ir.Opaque(
             (source,), (), "change data whose keys are not known", position=flow.position
         )
@@ -338,29 +342,31 @@ def changes(reading: Reading, flow: Flow) -> ir.Relation:
     at = flow.position
     if flow.history:
         ends = ir.Column("__END_AT")
-        successor = ir.Call("lead", (found[0],), position=at)
-        return ir.Window(source, ((ends, successor),), found, (), position=at)
-    outputs = [(ir.Column(ref.column.name, ref.column.type), ref) for ref in found]
+        successor = ir.Call("lead", (refs[0],), position=at)
+        return ir.Window(source, ((ends, successor),), refs, (), position=at)
+    outputs = [(ir.Column(ref.column.name, ref.column.type), ref) for ref in refs]
     latest: list[tuple[ir.Column, ir.Expression]] = [
-        (ir.Column(c.name, c.type), ir.Call("max_by", (ir.Ref(c), found[0]), c.type, position=at))
+        (ir.Column(c.name, c.type), ir.Call("max_by", (ir.Ref(c), refs[0]), c.type, position=at))
         for c in others
     ]
-    return ir.Aggregate(source, found, (*outputs, *latest), None, at)
+    return ir.Aggregate(source, refs, (*outputs, *latest), None, at)
 
 
 def _tables(message: Any) -> Iterator[tuple[str, bool]]:
     """(name, streaming) of the tables that a relation reads."""
     todo = [] if message is None else [message]
     while todo:
-        found = todo.pop()
-        if found.DESCRIPTOR.full_name == "spark.connect.Read" and found.HasField("named_table"):
-            name = found.named_table.unparsed_identifier.replace("`", "")
-            yield texts.without_live(name).strip(), found.is_streaming
-        elif found.DESCRIPTOR.full_name == "spark.connect.SQL":
-            query = texts.without_live(found.query)
+        relation = todo.pop()
+        if relation.DESCRIPTOR.full_name == "spark.connect.Read" and relation.HasField(
+            "named_table"
+        ):
+            name = relation.named_table.unparsed_identifier.replace("`", "")
+            yield texts.without_live(name).strip(), relation.is_streaming
+        elif relation.DESCRIPTOR.full_name == "spark.connect.SQL":
+            query = texts.without_live(relation.query)
             streamed = texts.streams(query)
             yield from ((name, name in streamed) for name in texts.tables(query) | streamed)
-        for descriptor, value in found.ListFields():
+        for descriptor, value in relation.ListFields():
             message_type = descriptor.message_type
             if message_type is None or message_type.GetOptions().map_entry:
                 continue
@@ -370,8 +376,8 @@ def _tables(message: Any) -> Iterator[tuple[str, bool]]:
 # ---- as values
 
 
-def _location(found: Any) -> Position:
-    return Position(found.file_name, found.line_number or 1, 1)
+def _location(place: Any) -> Position:
+    return Position(place.file_name, place.line_number or 1, 1)
 
 
 def _place(position: Position) -> list[Any]:

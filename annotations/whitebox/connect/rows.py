@@ -19,11 +19,11 @@ from annotations.whitebox.functions import GENERATORS
 from annotations.whitebox.ir import Call, Column, Expression, Literal, Ref
 
 
-def _select_list(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input) if found.HasField("input") else home.one_row()
-    if any(has_aggregate(expression) for expression in found.expressions):
-        return total(home, over, found.expressions, at)
-    return _selected(home, over, found.expressions, at)
+def _select_list(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input) if proto.HasField("input") else home.one_row()
+    if any(has_aggregate(expression) for expression in proto.expressions):
+        return total(home, over, proto.expressions, at)
+    return _selected(home, over, proto.expressions, at)
 
 
 def _selected(
@@ -58,13 +58,13 @@ def _entry(
 
 
 def _windowed(
-    home: Relations, below: Built, found: Any, name: str, at: Position | None
+    home: Relations, below: Built, proto: Any, name: str, at: Position | None
 ) -> tuple[Built, list[tuple[str, Expression]]]:
-    window = found.window
-    here = position(found) or at
+    window = proto.window
+    here = position(proto) or at
     value = home.expressions.value(window.window_function, below)
     column = Column(name, type_of(value), True, here)
-    made = ir.Window(
+    relation = ir.Window(
         below.relation,
         ((column, value),),
         tuple(home.expressions.value(key, below) for key in window.partition_spec),
@@ -74,20 +74,20 @@ def _windowed(
         window.HasField("frame_spec") and window.frame_spec.frame_type == 1,
         here,
     )
-    return home.made(made, [below], below.columns), [(name, Ref(column, here))]
+    return home.made(relation, [below], below.columns), [(name, Ref(column, here))]
 
 
 def _generated(
-    home: Relations, below: Built, found: Any, names: list[str], at: Position | None
+    home: Relations, below: Built, proto: Any, names: list[str], at: Position | None
 ) -> tuple[Built, list[tuple[str, Expression]]]:
-    here = position(found) or at
-    value = home.expressions.value(found, below)
+    here = position(proto) or at
+    value = home.expressions.value(proto, below)
     argument = value.arguments[0] if isinstance(value, Call) and value.arguments else value
-    function = found.unresolved_function.function_name.lower()
+    function = proto.unresolved_function.function_name.lower()
     columns = _generated_columns(function, type_of(argument), names, here)
-    made = ir.Generate(below.relation, value, columns, here)
+    relation = ir.Generate(below.relation, value, columns, here)
     outputs: list[tuple[str, Expression]] = [(c.name, Ref(c, here)) for c in columns]
-    return home.made(made, [below], below.columns), outputs
+    return home.made(relation, [below], below.columns), outputs
 
 
 def _generated_columns(
@@ -111,11 +111,11 @@ def _generated_columns(
     return tuple(Column(name, type_, True, at) for name, type_ in kinds)
 
 
-def _filter(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
-    condition = home.expressions.value(found.condition, over)
-    made = ir.Filter(over.relation, condition, getattr(condition, "position", None) or at)
-    return home.made(made, [over], over.columns)
+def _filter(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
+    condition = home.expressions.value(proto.condition, over)
+    relation = ir.Filter(over.relation, condition, getattr(condition, "position", None) or at)
+    return home.made(relation, [over], over.columns)
 
 
 def _aliased(
@@ -127,10 +127,10 @@ def _aliased(
     return _entry(home, below, over, pb.Expression(alias=alias), at)
 
 
-def _with_columns(home: Relations, found: Any, at: Position | None) -> Built:
-    over = below = home.build(found.input)
+def _with_columns(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = below = home.build(proto.input)
     changed: dict[str, tuple[str, Expression]] = {}
-    for alias in found.aliases:
+    for alias in proto.aliases:
         below, outputs = _aliased(home, below, over, alias, at)
         for name, value in outputs:
             changed[name.lower()] = (name, value)
@@ -138,52 +138,52 @@ def _with_columns(home: Relations, found: Any, at: Position | None) -> Built:
     outputs = [
         changed.get(column.name.lower(), (column.name, Ref(column))) for column in over.columns
     ]
-    outputs += [each for name, each in changed.items() if name not in known]
+    outputs += [output for name, output in changed.items() if name not in known]
     return home.project(below, outputs, at)
 
 
-def _with_columns_renamed(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
-    names = {each.col_name.lower(): each.new_col_name for each in found.renames}
-    names |= {old.lower(): new for old, new in found.rename_columns_map.items()}
+def _with_columns_renamed(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
+    names = {rename.col_name.lower(): rename.new_col_name for rename in proto.renames}
+    names |= {old.lower(): new for old, new in proto.rename_columns_map.items()}
     outputs = [(names.get(c.name.lower(), c.name), Ref(c)) for c in over.columns]
     return home.project(over, outputs, at)
 
 
-def _to_df(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
-    if len(over.columns) != len(found.column_names):
+def _to_df(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
+    if len(over.columns) != len(proto.column_names):
         return home.user_code([over], "new names for columns that are not known", at)
-    named = zip(found.column_names, over.columns, strict=True)
+    named = zip(proto.column_names, over.columns, strict=True)
     return home.project(over, [(name, Ref(column)) for name, column in named], at)
 
 
-def _to_schema(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
+def _to_schema(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
     outputs: list[tuple[str, Expression]] = []
-    for name, type_, _ in from_proto(found.schema).fields:
+    for name, type_, _ in from_proto(proto.schema).fields:
         value = home.names.resolve(f"`{name}`", over, None, at)
         same = type_of(value) == type_
         outputs.append((name, value if same else Call("cast", (value,), type_, True, at)))
     return home.project(over, outputs, at)
 
 
-def _drop(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
-    names = {name.lower() for name in found.column_names}
-    values = [home.expressions.value(column, over) for column in found.columns]
+def _drop(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
+    names = {name.lower() for name in proto.column_names}
+    values = [home.expressions.value(column, over) for column in proto.columns]
     gone = {value.column for value in values if isinstance(value, Ref)}
     kept = [c for c in over.columns if c not in gone and c.name.lower() not in names]
     return home.project(over, [(column.name, Ref(column)) for column in kept], at)
 
 
-def _subquery_alias(home: Relations, found: Any, at: Position | None) -> Built:
-    return home.called(home.build(found.input), found.alias, at)
+def _subquery_alias(home: Relations, proto: Any, at: Position | None) -> Built:
+    return home.called(home.build(proto.input), proto.alias, at)
 
 
-def _fill_na(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
-    chosen = {name.lower() for name in found.cols}
+def _fill_na(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
+    chosen = {name.lower() for name in proto.cols}
     outputs: list[tuple[str, Expression]] = []
     for column in over.columns:
         filled = not chosen or column.name.lower() in chosen
@@ -193,18 +193,18 @@ def _fill_na(home: Relations, found: Any, at: Position | None) -> Built:
     return home.project(over, outputs, at)
 
 
-def _drop_na(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
-    chosen = {name.lower() for name in found.cols}
+def _drop_na(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
+    chosen = {name.lower() for name in proto.cols}
     tested = [c for c in over.columns if not chosen or c.name.lower() in chosen]
     condition: Expression = Call("coalesce", tuple(Ref(column) for column in tested))
-    made = ir.Filter(over.relation, Call("is not null", (condition,), position=at), at)
-    return home.made(made, [over], over.columns)
+    relation = ir.Filter(over.relation, Call("is not null", (condition,), position=at), at)
+    return home.made(relation, [over], over.columns)
 
 
-def _replace(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
-    chosen = {name.lower() for name in found.cols}
+def _replace(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
+    chosen = {name.lower() for name in proto.cols}
     outputs: list[tuple[str, Expression]] = []
     for column in over.columns:
         new = Call("coalesce", (Ref(column), Literal(0)), column.type, True, at)
@@ -213,14 +213,14 @@ def _replace(home: Relations, found: Any, at: Position | None) -> Built:
     return home.project(over, outputs, at)
 
 
-def _sort(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
-    keys = tuple(sort_key(key, lambda e: home.expressions.value(e, over)) for key in found.order)
+def _sort(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
+    keys = tuple(sort_key(key, lambda e: home.expressions.value(e, over)) for key in proto.order)
     return home.made(ir.Sort(over.relation, keys, at), [over], over.columns)
 
 
-def _limit(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
+def _limit(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
     below = over.relation
     limit = ir.Limit(below, (), at)
     if isinstance(below, ir.Sort) and below.keys:
@@ -232,33 +232,33 @@ _offset = _limit
 _tail = _limit
 
 
-def _sample(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
+def _sample(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
     return home.made(ir.Sample(over.relation, at), [over], over.columns)
 
 
-def _same(home: Relations, found: Any, at: Position | None) -> Built:
+def _same(home: Relations, proto: Any, at: Position | None) -> Built:
     """Hints and metrics change nothing about which rows there are."""
-    inner = home.build(found.input)
+    inner = home.build(proto.input)
     return home.made(inner.relation, [inner], inner.columns)
 
 
-def _repartition(home: Relations, found: Any, at: Position | None) -> Built:
+def _repartition(home: Relations, proto: Any, at: Position | None) -> Built:
     """Rows in other partitions; `coalesce` moves none."""
-    inner = home.build(found.input)
-    if not getattr(found, "shuffle", True):
+    inner = home.build(proto.input)
+    if not getattr(proto, "shuffle", True):
         return home.made(inner.relation, [inner], inner.columns)
     return home.made(ir.Sort(inner.relation, (), at), [inner], inner.columns)
 
 
-def _hint(home: Relations, found: Any, at: Position | None) -> Built:
+def _hint(home: Relations, proto: Any, at: Position | None) -> Built:
     """A hint of Spark's changes no rows; ours marks what went through unknown code."""
-    if found.name != UNREAD:
-        moves = found.name.upper().startswith(("REPARTITION", "REBALANCE"))
-        return (_repartition if moves else _same)(home, found, at)
-    reason, *place = (parameter.literal.string for parameter in found.parameters)
+    if proto.name != UNREAD:
+        moves = proto.name.upper().startswith(("REPARTITION", "REBALANCE"))
+        return (_repartition if moves else _same)(home, proto, at)
+    reason, *place = (parameter.literal.string for parameter in proto.parameters)
     left_open = "place" if place else "text"
-    inside = [home.build(found.input)]
+    inside = [home.build(proto.input)]
     return home.user_code(inside, reason, at, deterministic=False, left_open=left_open)
 
 

@@ -50,10 +50,10 @@ class Names:
         parts = split(text)
         if plan is not None:
             return self._taken(parts, built, plan, at)
-        found = self._find(parts, built.columns)
-        if found is None:
+        matches = self._find(parts, built.columns)
+        if matches is None:
             return Unknown(f"no column is called `{text}` here", (), at)
-        columns, rest = found
+        columns, rest = matches
         return self._one(text, columns, rest, at)
 
     def _one(
@@ -73,19 +73,19 @@ class Names:
         lower = [part.lower() for part in parts]
         for used in range(len(parts), 1, -1):
             qualifier = lower[used - 2]
-            found = [
+            matches = [
                 column
                 for column in columns
                 if column.name.lower() == lower[used - 1]
                 and qualifier in self.qualifiers.get(column, ())
             ]
-            if found:
-                return found, parts[used:]
+            if matches:
+                return matches, parts[used:]
         whole = ".".join(lower)
         for name, rest in ((whole, []), (lower[0], parts[1:])):
-            found = [column for column in columns if column.name.lower() == name]
-            if found:
-                return found, rest
+            matches = [column for column in columns if column.name.lower() == name]
+            if matches:
+                return matches, rest
         return None
 
     def _taken(self, parts: list[str], built: Built, plan: int, at: Position | None) -> Expression:
@@ -93,16 +93,16 @@ class Names:
         text = ".".join(parts)
         best: tuple[int, list[Column], list[str]] | None = None
         for depth, columns in built.plans.get(plan, ()):
-            found = self._find(parts, columns)
-            if found is None:
+            matches = self._find(parts, columns)
+            if matches is None:
                 continue
-            there = {self.origin(column) for column in found[0]}
+            there = {self.origin(column) for column in matches[0]}
             here = [c for c in built.relation.columns if self.origin(c) in there]
             shown = [c for c in here if c in set(built.columns)] or here
             if not shown:
                 continue
             if best is None or depth < best[0]:
-                best = (depth, shown[:1], found[1])
+                best = (depth, shown[:1], matches[1])
             elif depth == best[0]:
                 best[1].extend(shown[:1])
         if best is None:

@@ -82,8 +82,8 @@ class Seen:
     def _list(self, path: Any = None) -> None:
         if not isinstance(path, int):
             by = sys._getframe(2).f_code.co_filename
-            found = self.searched if by.startswith("<frozen importlib") else self.folders
-            found[_absolute(path or ".")] = None
+            folders = self.searched if by.startswith("<frozen importlib") else self.folders
+            folders[_absolute(path or ".")] = None
 
 
 def _absolute(path: Any) -> str:

@@ -78,9 +78,9 @@ class Sources:
     @classmethod
     def of(cls, schemas: Mapping[str, Any]) -> Sources:
         """Sources of which these are declared: name -> {columns: {name: type}, role}."""
-        made = cls()
-        made.declare(schemas)
-        return made
+        result = cls()
+        result.declare(schemas)
+        return result
 
     def declare(self, schemas: Mapping[str, Any]) -> None:
         """Forget what was declared, and declare these."""
@@ -123,12 +123,12 @@ class Sources:
             role = Role.STREAM if read.is_streaming else Role.MUTABLE
             kind = "streaming table" if read.is_streaming else "table"
             self.read.setdefault(name, {"format": kind, "streaming": read.is_streaming})
-            made = tuple(Column(each) for each in self.mentioned.values())
-            return Source(name, made, role, complete=False, position=at)
+            columns = tuple(Column(each) for each in self.mentioned.values())
+            return Source(name, columns, role, complete=False, position=at)
         typed, role = self.declared[name]
         if typed is None:
-            made = tuple(Column(each) for each in self.mentioned.values())
-            return Source(name, made, role, complete=False, position=at)
+            columns = tuple(Column(each) for each in self.mentioned.values())
+            return Source(name, columns, role, complete=False, position=at)
         return Source(name, tuple(Column(n, t, m) for n, t, m in typed), role, position=at)
 
     def _columns(self, data: Any) -> list[tuple[str, DataType, bool]] | None:
@@ -183,9 +183,9 @@ def entries(ddl: str) -> Iterator[tuple[str, str]]:
     for place, letter in enumerate(ddl + ","):
         depth += (letter in "<(") - (letter in ">)")
         if letter == "," and depth == 0:
-            found = re.match(r"\s*(?:`([^`]+)`|(\w+))\s*:?\s*(.*)", ddl[begin:place], re.DOTALL)
-            if found is not None:
-                yield found[1] or found[2], found[3].strip()
+            match = re.match(r"\s*(?:`([^`]+)`|(\w+))\s*:?\s*(.*)", ddl[begin:place], re.DOTALL)
+            if match is not None:
+                yield match[1] or match[2], match[3].strip()
             begin = place + 1
 
 
@@ -204,22 +204,22 @@ def _names(message: Any) -> Iterator[str]:
     """Names of columns that a plan mentions: attributes, and words in texts of SQL."""
     todo = [message]
     while todo:
-        found = todo.pop()
-        kind = found.DESCRIPTOR.full_name
+        relation = todo.pop()
+        kind = relation.DESCRIPTOR.full_name
         if kind == "spark.connect.Expression.UnresolvedAttribute":
-            yield split(found.unparsed_identifier)[-1]
-            yield split(found.unparsed_identifier)[0]
+            yield split(relation.unparsed_identifier)[-1]
+            yield split(relation.unparsed_identifier)[0]
         elif kind == "spark.connect.Expression.ExpressionString":
             yield from re.findall(
-                r"[A-Za-z_]\w*(?!\w*\s*\()", re.sub(r"'[^']*'", "", found.expression)
+                r"[A-Za-z_]\w*(?!\w*\s*\()", re.sub(r"'[^']*'", "", relation.expression)
             )
         elif kind == "spark.connect.Deduplicate":
-            yield from found.column_names
+            yield from relation.column_names
         elif kind == "spark.connect.Join":
-            yield from found.using_columns
+            yield from relation.using_columns
         elif kind == "spark.connect.WithWatermark":
-            yield found.event_time
-        for descriptor, value in found.ListFields():
+            yield relation.event_time
+        for descriptor, value in relation.ListFields():
             if descriptor.message_type is None:
                 continue
             if descriptor.message_type.GetOptions().map_entry:

@@ -68,7 +68,7 @@ def stand_in(spark: Any, answers: Answers) -> None:
             return aggregate(grouped, function, columns)
         call = [builtin._invoke_function(function, builtin.col(c)) for c in columns]
         named = zip(call, columns, strict=True)
-        return grouped.agg(*[each.alias(f"{function}({c})") for each, c in named])
+        return grouped.agg(*[column.alias(f"{function}({c})") for column, c in named])
 
     # Nothing is ever sent to a worker.
     _replace(GroupedData, _numeric_agg=numeric)

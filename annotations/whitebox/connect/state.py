@@ -24,64 +24,64 @@ _JOINS: Final = {
 """Connect's types of joins -> ours; a right outer join (4) is a left one of swapped inputs."""
 
 
-def _aggregate(home: Relations, found: Any, at: Position | None) -> Built:
-    return grouped(home, found, at)
+def _aggregate(home: Relations, proto: Any, at: Position | None) -> Built:
+    return grouped(home, proto, at)
 
 
-def _deduplicate(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
+def _deduplicate(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
     keys = over.columns
-    if not found.all_columns_as_keys:
-        values = [home.names.resolve(f"`{n}`", over, None, at) for n in found.column_names]
+    if not proto.all_columns_as_keys:
+        values = [home.names.resolve(f"`{n}`", over, None, at) for n in proto.column_names]
         if not all(isinstance(value, Ref) for value in values):
             return home.user_code([over], "duplicates by columns that are not known", at)
         keys = tuple(value.column for value in values if isinstance(value, Ref))
-    made = ir.Deduplicate(over.relation, keys, found.within_watermark, at)
-    return home.made(made, [over], over.columns)
+    relation = ir.Deduplicate(over.relation, keys, proto.within_watermark, at)
+    return home.made(relation, [over], over.columns)
 
 
-def _with_watermark(home: Relations, found: Any, at: Position | None) -> Built:
-    over = home.build(found.input)
-    value = home.names.resolve(found.event_time, over, None, at)
+def _with_watermark(home: Relations, proto: Any, at: Position | None) -> Built:
+    over = home.build(proto.input)
+    value = home.names.resolve(proto.event_time, over, None, at)
     if not isinstance(value, Ref):
-        return home.user_code([over], f"a watermark on `{found.event_time}`", at)
+        return home.user_code([over], f"a watermark on `{proto.event_time}`", at)
     from annotations.whitebox.sql_dialect import seconds_of
 
-    delay = seconds_of(found.delay_threshold)
-    made = ir.Watermark(over.relation, value.column, delay, at)
-    return home.made(made, [over], over.columns)
+    delay = seconds_of(proto.delay_threshold)
+    relation = ir.Watermark(over.relation, value.column, delay, at)
+    return home.made(relation, [over], over.columns)
 
 
-def _join(home: Relations, found: Any, at: Position | None) -> Built:
-    left, right = home.build(found.left), home.build(found.right)
+def _join(home: Relations, proto: Any, at: Position | None) -> Built:
+    left, right = home.build(proto.left), home.build(proto.right)
     both = home.made(
         ir.Join(left.relation, right.relation, ir.JoinKind.INNER, None, position=at),
         [left, right],
         left.columns + right.columns,
     )
     conditions: list[Expression] = []
-    if found.HasField("join_condition"):
-        conditions.append(home.expressions.value(found.join_condition, both))
+    if proto.HasField("join_condition"):
+        conditions.append(home.expressions.value(proto.join_condition, both))
     pairs: list[tuple[Expression, Expression]] = []
-    for name in found.using_columns:
+    for name in proto.using_columns:
         of_left = home.names.resolve(f"`{name}`", left, None, at)
         of_right = home.names.resolve(f"`{name}`", right, None, at)
         pairs.append((of_left, of_right))
         conditions.append(Call("=", (of_left, of_right), position=at))
     condition = conditions[0] if conditions else None
-    for each in conditions[1:]:
+    for conjunct in conditions[1:]:
         assert condition is not None
-        condition = Call("and", (condition, each), position=at)
-    if found.join_type not in _JOINS:
+        condition = Call("and", (condition, conjunct), position=at)
+    if proto.join_type not in _JOINS:
         return home.user_code([left, right], "a join of an unknown type", at)
-    swapped, kind = found.join_type == 4, _JOINS[found.join_type]
+    swapped, kind = proto.join_type == 4, _JOINS[proto.join_type]
     ends = (right, left) if swapped else (left, right)
-    made = ir.Join(ends[0].relation, ends[1].relation, kind, condition, position=at)
+    relation = ir.Join(ends[0].relation, ends[1].relation, kind, condition, position=at)
     if kind in (ir.JoinKind.SEMI, ir.JoinKind.ANTI):
-        return home.made(made, [left], left.columns)
+        return home.made(relation, [left], left.columns)
     if not pairs:
-        return home.made(made, [left, right], left.columns + right.columns)
-    return _using(home, made, left, right, pairs, swapped, at)
+        return home.made(relation, [left, right], left.columns + right.columns)
+    return _using(home, relation, left, right, pairs, swapped, at)
 
 
 def _using(
@@ -121,10 +121,10 @@ def _also(home: Relations, column: Column, other: Column) -> None:
     names.copies.setdefault(names.origin(other), column)
 
 
-def _set_op(home: Relations, found: Any, at: Position | None) -> Built:
-    left, right = home.build(found.left_input), home.build(found.right_input)
-    if found.by_name:
-        right = _by_name(home, left, right, found.allow_missing_columns, at)
+def _set_op(home: Relations, proto: Any, at: Position | None) -> Built:
+    left, right = home.build(proto.left_input), home.build(proto.right_input)
+    if proto.by_name:
+        right = _by_name(home, left, right, proto.allow_missing_columns, at)
     if len(left.columns) != len(right.columns):
         return home.user_code([left, right], "a union of different columns", at)
     ends = [home.shown(left).relation, home.shown(right).relation]
@@ -132,12 +132,12 @@ def _set_op(home: Relations, found: Any, at: Position | None) -> Built:
         Column(a.name, a.type, a.nullable or b.nullable)
         for a, b in zip(left.columns, right.columns, strict=True)
     )
-    if found.set_op_type == 2:
+    if proto.set_op_type == 2:
         union: Relation = ir.Union((ends[0], ends[1]), columns, at)
         return home.made(union, [])
-    kind = ir.SetKind.INTERSECT if found.set_op_type == 1 else ir.SetKind.EXCEPT
-    made = ir.SetOperation(ends[0], ends[1], kind, columns, found.is_all, at)
-    return home.made(made, [])
+    kind = ir.SetKind.INTERSECT if proto.set_op_type == 1 else ir.SetKind.EXCEPT
+    relation = ir.SetOperation(ends[0], ends[1], kind, columns, proto.is_all, at)
+    return home.made(relation, [])
 
 
 def _by_name(

@@ -110,8 +110,8 @@ def pieces(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _statement(text: str, line: int) -> Statement | NotUnderstood:
-    if found := _CDC.match(text):
-        flow, target, source, keys, rest = (_plain(each or "") for each in found.groups())
+    if match := _CDC.match(text):
+        flow, target, source, keys, rest = (_plain(group or "") for group in match.groups())
         sequence = re.search(
             r"SEQUENCE\s+BY\s+(.+?)(?:\s+(?:COLUMNS|STORED|TRACK)\b|$)", rest, re.I | re.S
         )
@@ -121,14 +121,14 @@ def _statement(text: str, line: int) -> Statement | NotUnderstood:
         return Statement(
             flow or target, target, None, None, line, line, source, names, order, history
         )
-    if found := _FLOW.match(text):
-        query_line = line + text[: found.end()].count("\n")
-        body = text[found.end() :]
-        return Statement(_plain(found[1]), _plain(found[2]), None, body, line, query_line)
-    if found := _DATASET.match(text):
-        name = _plain(found[2])
-        kind = _KINDS[" ".join(found[1].upper().split())]
-        begin = _body(text, found.end())
+    if match := _FLOW.match(text):
+        query_line = line + text[: match.end()].count("\n")
+        body = text[match.end() :]
+        return Statement(_plain(match[1]), _plain(match[2]), None, body, line, query_line)
+    if match := _DATASET.match(text):
+        name = _plain(match[2])
+        kind = _KINDS[" ".join(match[1].upper().split())]
+        begin = _body(text, match.end())
         query = None if begin is None else text[begin:]
         return Statement(name, name, kind, query, line, line + text[: begin or 0].count("\n"))
     return NotUnderstood(text, line)

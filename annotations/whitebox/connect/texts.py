@@ -54,19 +54,19 @@ def select_list(
             name: partial(user_function, function, at=at) for name, function in functions.items()
         }
         convert = Expressions(resolve, lambda _: at, registered)
-        found: list[tuple[str, Expression]] = []
+        result: list[tuple[str, Expression]] = []
         for entry in tree.expressions:
             star = _star(entry, exp)
             if star is not None:
-                found += names.star(star, over, at)
+                result += names.star(star, over, at)
             else:
                 value = entry.this if isinstance(entry, exp.Alias) else entry
-                found.append((_title(entry, text, exp), convert(value)))
+                result.append((_title(entry, text, exp), convert(value)))
     except NotParsed as failed:
         return [(text, Unknown(f"`{text}`: {failed.reason}", (), at))]
     except NotUnderstood as failed:
         return [(text, Unknown(f"`{text}`: {failed.reason}", (), at))]
-    return found
+    return result
 
 
 def _star(entry: Any, exp: Any) -> str | None:
@@ -137,13 +137,13 @@ def tables(text: str) -> set[str]:
         tree = parse(text).tree
     except NotParsed:
         return set()
-    own = {each.alias.lower() for each in tree.find_all(exp.CTE)}
-    found = set()
+    own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    result = set()
     for table in tree.find_all(exp.Table):
         parts = [part.name for part in table.parts if part.name]
         if parts and not (len(parts) == 1 and parts[0].lower() in own):
-            found.add(".".join(parts))
-    return found
+            result.add(".".join(parts))
+    return result
 
 
 class TablePlace(NamedTuple):
@@ -167,7 +167,7 @@ def table_places(text: str) -> Iterator[TablePlace]:
     from annotations.whitebox.sql_dialect import parse
 
     tree = parse(text).tree
-    own = {each.alias.lower() for each in tree.find_all(exp.CTE)}
+    own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     for table in tree.find_all(exp.Table):
         parts = [part for part in table.parts if part.name]
         if not parts or (len(parts) == 1 and parts[0].name.lower() in own):
@@ -190,17 +190,17 @@ def without_live(text: str) -> str:
 def files_by_name(text: str, files: dict[str, dict[str, Any]]) -> str:
     """The text where a name stands for each function that reads files, as long as it and with
     as many lines; what is read is added to `files`."""
-    while found := _FILES.search(text):
-        end, depth = found.end(), 1
+    while match := _FILES.search(text):
+        end, depth = match.end(), 1
         while end < len(text) and depth:
             depth += (text[end] == "(") - (text[end] == ")")
             end += 1
-        inside = text[found.end() : end - 1]
+        inside = text[match.end() : end - 1]
         paths = [one or other for one, other in _QUOTED.findall(inside)]
         last = re.split(r"[/:]", paths[0].rstrip("/*"))[-1] if paths else "files"
         name = re.sub(r"\W+", "_", last).strip("_").lower() + "_files"
         schema = re.search(r"schema['\"]?\s*(?:=>|,)\s*(?:'([^']*)'|\"([^\"]*)\")", inside)
-        stream = found[1] is not None or found[2].lower() != "read_files"
+        stream = match[1] is not None or match[2].lower() != "read_files"
         described: dict[str, Any] = {
             "format": "cloudFiles",
             "path": paths[0] if paths else "",
@@ -209,9 +209,9 @@ def files_by_name(text: str, files: dict[str, dict[str, Any]]) -> str:
         if schema is not None:
             from annotations.whitebox.connect.sources import entries
 
-            described["columns"] = [list(each) for each in entries(schema[1] or schema[2])]
+            described["columns"] = [list(entry) for entry in entries(schema[1] or schema[2])]
         files[name] = described
-        begin = found.start(2)
+        begin = match.start(2)
         written = re.sub(r"[^\n]", " ", text[begin:end])
         text = text[:begin] + name + written[len(name) :] + text[end:]
     return text
