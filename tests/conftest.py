@@ -11,8 +11,13 @@ from hypothesis import HealthCheck, settings
 
 from tests import spark_classes
 
-collect_ignore = ["annotations/whitebox/followed_classes.py"]
-"""A script that is read, and would start Spark."""
+collect_ignore_glob = [
+    "annotations/whitebox/followed_classes.py",
+    "corpus/[!t]*/*",
+    "golden/*",
+    "imported/scripts/*",
+]
+"""Goldens, and scripts that are read, or would start Spark."""
 
 # How long an example takes, to make or to check, says something about the machine only. Before a
 # change lands the examples are the same every time; whoever runs the tests by hand has new ones.

@@ -1,3 +1,0 @@
-"""Goldens are compared, not collected."""
-
-collect_ignore_glob = ["*"]

@@ -1,3 +1,0 @@
-"""The scripts are run, and never collected."""
-
-collect_ignore_glob = ["scripts/*"]
