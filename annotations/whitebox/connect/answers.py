@@ -19,6 +19,7 @@ from annotations.dataflow import Position
 from annotations.whitebox.connect import outside, user_functions
 from annotations.whitebox.connect.datatypes import ddl_type, struct_to_proto, to_proto
 from annotations.whitebox.connect.places import caller
+from annotations.whitebox.connect.texts import inside
 from annotations.whitebox.datatypes import DataType, Family
 
 _CONF: Final = {
@@ -48,7 +49,7 @@ _VIEW: Final = re.compile(
 )
 _MERGE: Final = re.compile(
     r"\s*(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?MERGE\s+(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?INTO\s+([\w.`]+).*?"
-    r"\bUSING\s+([\w.`]+)",
+    r"\bUSING\s+([\w.`]+|\()",
     re.IGNORECASE | re.DOTALL,
 )
 _INSERT: Final = re.compile(
@@ -57,12 +58,6 @@ _INSERT: Final = re.compile(
 )
 _OVERWRITE: Final = re.compile(r"\s*INSERT\s+OVERWRITE\b", re.IGNORECASE)
 _QUERY: Final = re.compile(r"(?:\s|\(|--.*\n|/\*.*?\*/)*(SELECT|WITH|FROM|VALUES|TABLE)\b", re.I)
-_HARMLESS: Final = re.compile(
-    r"\s*(?:ADD|ANALYZE|CACHE|CLEAR|COMMENT|CREATE\s+(?!OR\b)[^(]*\bIF\s+NOT\s+EXISTS|DECLARE|DESC"
-    r"|DESCRIBE|EXPLAIN|MSCK|OPTIMIZE|REFRESH|RESET|SET|SHOW|UNCACHE|USE|VACUUM)\b",
-    re.IGNORECASE,
-)
-"""Statements that change no rows of a table."""
 _OPEN_TABLE: Final = re.compile(r"\b(?:FROM|JOIN)\s+`?\$[^\s.`]+`?(?=[\s);]|$)", re.I)
 """A table whose name is not known, and that may be a temporary view."""
 
@@ -96,8 +91,6 @@ class Answers:
     views: dict[str, Any] = field(default_factory=dict)
     started: list[Started] = field(default_factory=list)
     pipeline: list[Any] = field(default_factory=list)
-    changes: list[str] = field(default_factory=list)
-    """Statements that remove or change rows of tables, by their first words."""
     bodies: dict[bytes, Any] = field(default_factory=dict)
     """What `foreachBatch` and `foreach` call, by what stands for it in the command."""
     functions: dict[str, Any] = field(default_factory=dict)
@@ -122,6 +115,12 @@ class Answers:
         self.objects[key] = function
         user_functions.SHOWN[key] = user_functions.shown(function)
         return key
+
+    def taken(self) -> list[Started]:
+        """What was started since the last call."""
+        started = [*self.started]
+        self.started.clear()
+        return started
 
     # ---- settings
 
@@ -265,6 +264,7 @@ class Answers:
         if given is not None and given.WhichOneof("rel_type") == "with_relations":
             root = given.with_relations.root
         text = root.sql.query if root is not None else command.sql
+        outside.changing(text)
         relation = pb.Relation()
         if root is None:
             relation.sql.query = text
@@ -284,8 +284,6 @@ class Answers:
         ):
             relation = self._of_views(f"the query `{text.strip()[:60]}` is not known here")
         elif not _QUERY.match(text):
-            if not _HARMLESS.match(text):
-                self.changes.append(" ".join(text.split()[:2]))
             relation = pb.Relation()
             relation.local_relation.schema = "struct<>"
         else:
@@ -297,6 +295,8 @@ class Answers:
         """What `MERGE INTO` and `INSERT INTO` write, and where."""
         target = match[1].replace("`", "")
         query = f"SELECT * FROM {match[2]}" if merge else match[2]
+        if merge and match[2] == "(":
+            query = inside(match.string, match.end())
         relation = pb.Relation()
         relation.sql.query = query
         read = self._with_views(relation, query)

@@ -236,6 +236,17 @@ def delta_modules(spark: Any) -> dict[str, Callable[[], ModuleType]]:
         def merge(self, source: Any, condition: Any) -> Any:
             return _Merge(self.name, source, spark)
 
+        def delete(self, *_: Any, **__: Any) -> None:
+            spark.sql(f"DELETE FROM {self.name}")
+
+        def update(self, *_: Any, **__: Any) -> None:
+            spark.sql(f"UPDATE {self.name}")
+
+        def restoreToVersion(self, *_: Any) -> None:  # noqa: N802
+            spark.sql(f"RESTORE {self.name}")
+
+        updateExpr, restoreToTimestamp = update, restoreToVersion  # noqa: N815
+
         def __getattr__(self, name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)

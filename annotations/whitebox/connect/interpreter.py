@@ -291,9 +291,11 @@ class Interpreter:
         """The place that is being read."""
         places.reading(lambda: self.at)
 
-    def run(self, text: str, file: Path, names: Mapping[str, Any]) -> Scope:
-        """Follow the statements of a module."""
-        scope = Scope(file, {"__name__": "__main__", "__file__": str(file), **names})
+    def run(self, text: str, file: Path, names: dict[str, Any]) -> Scope:
+        """Follow the statements of a module, which may set names that are there."""
+        names.setdefault("__name__", "__main__")
+        names.setdefault("__file__", str(file))
+        scope = Scope(file, names)
         self._body(ast.parse(text).body, scope)
         return scope
 
@@ -672,7 +674,10 @@ class Interpreter:
             self._either([before, self._state(scope)], "how often a loop runs")
             return
         broken: list[_State] = []
-        for value in list(values):
+        begun = [len(made) for made in self.made]
+        for turn, value in enumerate(values):
+            if turn == 1:
+                tried = [len(made) for made in self.made]
             self._assign(target, value, scope)
             self._leaves.append([])
             ended: _Leave | None = None
@@ -682,6 +687,8 @@ class Interpreter:
                 ended = left
             finally:
                 leaves = self._leaves.pop()
+                if turn and _retries(body):
+                    self._tried_again(begun, tried)
             broken += [state for on, state in leaves if not on]
             gone_on = [state for on, state in leaves if on]
             if gone_on:
@@ -692,6 +699,13 @@ class Interpreter:
             self._body(node.orelse, scope)
         if broken:
             self._either([self._state(scope), *broken], "how far a loop comes")
+
+    def _tried_again(self, begun: Sequence[int], tried: Sequence[int]) -> None:
+        """Leave out what a turn has made that is there because one before may have failed: it is
+        what that one would have made."""
+        for made, first, later in zip(self.made, begun, tried, strict=True):
+            known = [permitted.essence(each) for each in made[first:later]]
+            made[later:] = [each for each in made[later:] if permitted.essence(each) not in known]
 
     def _assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
         match target:
@@ -1195,7 +1209,7 @@ class Interpreter:
                 reason = f"`{name}` was not understood without being run: {type(failed).__name__}"
                 return frame.hint(UNREAD, reason)
             if permitted.writer(owner):
-                return owner.foreachBatch(_unknown_body)
+                return owner if name == "trigger" else owner.foreachBatch(_unknown_body)
             return Outside(f"${name}")
 
     def _pandas_udf(self, function: Any = None, returnType: Any = None, kind: Any = None) -> Any:  # noqa: N803
@@ -1417,9 +1431,24 @@ def _as_unknown(value: Any) -> Any:
 def _same_value(one: Any, other: Any) -> bool:
     if one is other:
         return True
+    if permitted.frame(one) and permitted.frame(other):
+        return bool(permitted.essence(one) == permitted.essence(other))
     if type(one) is not type(other) or not isinstance(one, str | int | float | bool | Outside):
         return False
     return str.__eq__(one, other) is True if isinstance(one, str) else bool(one == other)
+
+
+def _retries(body: Sequence[ast.stmt]) -> bool:
+    """Whether turns of a loop are tries: the first that meets no error is the last."""
+    return any(
+        isinstance(node, ast.Try)
+        and any(isinstance(last, ast.Return | ast.Break) for last in _last(node))
+        for node in body
+    )
+
+
+def _last(node: ast.Try) -> list[ast.stmt]:
+    return [*(node.orelse or node.body)[-1:]]
 
 
 def _is_there(module: str) -> bool:

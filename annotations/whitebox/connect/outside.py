@@ -67,6 +67,27 @@ def forget() -> None:
     ASKED.clear()
 
 
+CHANGED: Final[list[str]] = []
+"""What was done to data that had been written before: rows or files removed, or changed."""
+_CHANGING: Final = re.compile(
+    r"(rm|mv|rmtree|unlink|remove|delete\w*|truncate|drop\w*)", re.IGNORECASE
+)
+_EXECUTING: Final = re.compile(r"execute\w*|run|sql|query", re.IGNORECASE)
+_ADDING: Final = re.compile(
+    r"(\s|\(|--.*\n|/\*.*?\*/)*(SELECT|WITH|FROM|VALUES|TABLE|INSERT\s+INTO|SET|USE|SHOW|DESC\w*|EXPLAIN"
+    r"|CREATE\s+(?!OR\s+REPLACE\s+TABLE)|REFRESH|RESET|ANALYZE|(UN)?CACHE|OPTIMIZE|VACUUM|MSCK|ADD|COMMENT"
+    r"|ALTER\s+TABLE\s+\S+\s+(ADD|SET)|DECLARE|CLEAR|BEGIN|COMMIT|MERGE|INSERT\s+OVERWRITE)\b",
+    re.IGNORECASE,
+)
+"""Statements that change no rows which were there; what a merge or an overwrite does is read."""
+
+
+def changing(statement: str) -> None:
+    """Note a statement that may change rows which were written before."""
+    if not _ADDING.match(statement):
+        CHANGED.append(" ".join(statement.split())[:60])
+
+
 _UNPACK: Final = dis.opmap["UNPACK_SEQUENCE"]
 
 
@@ -108,6 +129,12 @@ class Outside(str):
         from pyspark.sql.connect.dataframe import DataFrame
 
         given = (*arguments, *named.values())
+        called = self.rpartition(".")[2]
+        if _CHANGING.fullmatch(called):
+            CHANGED.append(f"{self[1:]}()")
+        elif _EXECUTING.fullmatch(called):
+            for statement in (each for each in given if isinstance(each, str)):
+                changing(statement)
         frame = next((each for each in given if isinstance(each, DataFrame)), None)
         if frame is not None:
             return frame.hint(UNREAD, f"what `{self[1:]}` does is not known here")

@@ -164,6 +164,35 @@ def frame(found: Any) -> bool:
     return _is(found, "DataFrame")
 
 
+def essence(found: Any) -> Any:
+    """What makes a DataFrame or a query that would start what it is: the plan, without numbers
+    that are other ones each time; anything else as it is."""
+    if frame(found):
+        return _plain(found._plan.to_proto(found._session.client))
+    if _is(found, "Started"):
+        views = {name: _plain(view) for name, view in found.views.items()}
+        return _plain(found.command), views, found.position, id(found.body)
+    return found
+
+
+def _plain(message: Any) -> bytes:
+    made = type(message)()
+    made.CopyFrom(message)
+    todo = [made]
+    while todo:
+        part = todo.pop()
+        if part.DESCRIPTOR.name == "RelationCommon":
+            part.ClearField("plan_id")
+        for field, value in part.ListFields():
+            if field.message_type is None:
+                continue
+            several = value if field.is_repeated else [value]
+            if field.message_type.GetOptions().map_entry:
+                several = [each for each in value.values() if hasattr(each, "ListFields")]
+            todo += several
+    return bytes(made.SerializeToString(deterministic=True))
+
+
 def of_frames(found: Any) -> bool:
     """Whether an object is a function of the class of DataFrames: `DataFrame.union`."""
     named = str(getattr(found, "__qualname__", "")).startswith("DataFrame.")

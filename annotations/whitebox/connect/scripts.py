@@ -32,7 +32,7 @@ from annotations.whitebox.connect.databricks import (
     dbutils_module,
     delta_modules,
 )
-from annotations.whitebox.connect.interpreter import Interpreter, Scope
+from annotations.whitebox.connect.interpreter import Interpreter
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.program import RUN, notebook, program
 from annotations.whitebox.connect.project import registration, script_project
@@ -43,6 +43,10 @@ _MANY: Final = 1_000_003
 """A number of a micro-batch, or of its records, that no code expects."""
 _REPLACING: Final = {"WriteOperation": (2,), "WriteOperationV2": (2, 3, 5, 6)}
 """Modes in which a write removes rows that were there, all or those of a partition."""
+_VERSION: Final = "txnVersion"
+"""Delta's option that tells the writes of an application apart."""
+_OF_BATCHES: Final = ("txnversion", "txnappid")
+_NUMBER: Final = "the number of the micro-batch"
 _IGNORING: Final = 4
 """The mode of a `WriteOperation` that writes nothing where something is there."""
 _UNSEEN: Final = "unknown_stream"
@@ -82,7 +86,7 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
         answer["position"] = place_text(caller())
     if pipeline.functions or pipeline.project.flows or home.answers.pipeline:
         answer["project"] = script_project(home, pipeline.project, pipeline.functions, path)
-    started, home.answers.started = home.answers.started, []
+    started = home.answers.taken()
     answer["queries"] = [each for query in started for each in _queries(home, query)]
     answer["sources"] = home.sources.read
     answer["decided"] = not request.get("follow") and outside.left_to_the_place()
@@ -110,11 +114,10 @@ def _follow(home: Reading, text: str, path: Path, made: list[list[Any]]) -> None
         if found is None:
             outside.note(f"the notebook `{name}` that is run here is not there")
         else:
-            scope.names |= interpreter.run(program(found), found, scope.names).names
+            interpreter.run(program(found), found, names)
 
     interpreter = Interpreter(outside.MODULES, outside.arguments(text, str(path), run=False))
     interpreter.made = [home.answers.started, home.answers.pipeline, *made]
-    scope = Scope(path)
     names = {
         "spark": home.spark,
         "dbutils": DBUtils(),
@@ -168,7 +171,7 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
     with home.failures() as failed:
         written, varies = _called(home, started.body, name)
     if failed:
-        written, varies, home.answers.started = home.answers.started, "", []
+        written, varies = home.answers.taken(), ""
     at, stream = described["position"], started.command.input
     found = [_written(home, each, name, plan, stream, varies, at) for each in written]
     made = [described | each for each in found if each is not None]
@@ -201,15 +204,16 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
     first: list[Started] = []
     texts: list[list[dict[str, Any]]] = []
     settings: list[dict[str, str]] = []
-    home.places.in_batch, home.answers.changes = True, []
+    home.places.in_batch = True
+    outside.CHANGED.clear()
     try:
         for number, home.answers.rows in ((0, 1), (_MANY, 1), (0, _MANY), (0, 0)):
             known = len(outside.BOTH)
             body(home.spark.table(f"`{batch}`"), number)
-            written, home.answers.started = home.answers.started, []
+            written = home.answers.taken()
             first = first or written
             unknown = outside.BOTH[known:]
-            texts.append([_query(home, each)[0] for each in written])
+            texts.append([_of_number(_query(home, each)[0], number) for each in written])
             settings.append(dict(home.answers.conf))
             if number == home.answers.rows == 0:
                 texts[-1] = [*texts[0]] if all(t in texts[0] for t in texts[-1]) else texts[-1]
@@ -225,14 +229,27 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
         return first, f"what is written depends on `{text.kept}`, which the function changes"
     if text.lost:
         return first, f"rows are missing where a write fails, which `{text.lost}` passes over"
-    if home.answers.changes:
-        return first, f"each micro-batch changes what is there: `{home.answers.changes[0]}`"
+    if outside.CHANGED:
+        return first, f"`{outside.CHANGED[0]}` changes what micro-batches before have written"
     expected, of_number, *of_rows = texts
+    if any(query["options"].get(_VERSION, "") not in ("", _NUMBER) for query in expected):
+        return first, f"of the micro-batches with one {_VERSION}, only the first is written"
     if of_number != expected or settings[1] != settings[0]:
         return first, "what is written depends on the number of the micro-batch"
     if any(others != expected for others in of_rows):
         return first, "what is written depends on how many records a micro-batch has"
     return first, ""
+
+
+def _of_number(query: dict[str, Any], number: int) -> dict[str, Any]:
+    """A write of a micro-batch; Delta leaves one out that has the version of an application again,
+    so the number of the micro-batch as that version changes nothing of what is written."""
+    options = {k.lower(): value for k, value in query["options"].items()}
+    version = options.get(_VERSION.lower(), "")
+    numbered = version == str(number) and "txnappid" in options
+    changed = {_VERSION: _NUMBER if numbered else version} if version else {}
+    rest = {k: v for k, v in query["options"].items() if k.lower() != _VERSION.lower()}
+    return query | {"options": rest | changed}
 
 
 def _taken(
@@ -259,6 +276,9 @@ def _written(
     """What the function of `foreachBatch` writes of a micro-batch; None: nothing of it. `varies`:
     why it writes something else of another one. `started`: where its query is."""
     described, plan = _query(home, written)
+    options = described["options"]
+    if not varies:  # where they are, they are of the function's own micro-batches
+        described["options"] = {k: v for k, v in options.items() if k.lower() not in _OF_BATCHES}
     path = annotate(plan).paths.get(batch)
     if path is None:
         return None

@@ -187,19 +187,29 @@ def without_live(text: str) -> str:
     return _LIVE.sub("     ", text)
 
 
+def inside(text: str, begin: int) -> str:
+    """The text in parentheses of which the first ends before `begin`.
+
+    >>> inside("(a (b)) c", 1)
+    'a (b)'
+    """
+    end, depth = begin, 1
+    while end < len(text) and depth:
+        depth += (text[end] == "(") - (text[end] == ")")
+        end += 1
+    return text[begin : end - 1]
+
+
 def files_by_name(text: str, files: dict[str, dict[str, Any]]) -> str:
     """The text where a name stands for each function that reads files, as long as it and with
     as many lines; what is read is added to `files`."""
     while match := _FILES.search(text):
-        end, depth = match.end(), 1
-        while end < len(text) and depth:
-            depth += (text[end] == "(") - (text[end] == ")")
-            end += 1
-        inside = text[match.end() : end - 1]
-        paths = [one or other for one, other in _QUOTED.findall(inside)]
+        inner = inside(text, match.end())
+        end = match.end() + len(inner) + 1
+        paths = [one or other for one, other in _QUOTED.findall(inner)]
         last = re.split(r"[/:]", paths[0].rstrip("/*"))[-1] if paths else "files"
         name = re.sub(r"\W+", "_", last).strip("_").lower() + "_files"
-        schema = re.search(r"schema['\"]?\s*(?:=>|,)\s*(?:'([^']*)'|\"([^\"]*)\")", inside)
+        schema = re.search(r"schema['\"]?\s*(?:=>|,)\s*(?:'([^']*)'|\"([^\"]*)\")", inner)
         stream = match[1] is not None or match[2].lower() != "read_files"
         described: dict[str, Any] = {
             "format": "cloudFiles",
