@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from annotations.dataflow import Dataflow, Position
+from annotations.dataflow import Dataflow, Position, Reason
 from annotations.diagnostics import CODES, BadInput, Diagnostic
 from annotations.file import loads
 from annotations.file.formats import is_secret
@@ -153,6 +153,10 @@ def _placed(dataflow: Dataflow, graph: Graph, derivations: Mapping[str, Derived]
     paths = {
         _name(name): {_name(n): p for n, p in d.paths.items()} for name, d in derivations.items()
     }
+    assumed = {
+        _name(name): tuple(Reason(a.text, a.position) for a in d.assumptions)
+        for name, d in derivations.items()
+    }
     components = {}
     for name, component in dataflow.components.items():
         placed = []
@@ -160,7 +164,7 @@ def _placed(dataflow: Dataflow, graph: Graph, derivations: Mapping[str, Derived]
             evidence = paths[name][path.source].evidence if path.source in paths[name] else ()
             at = next((reason.position for reason in evidence if reason.position), places[name])
             derived = reasons(paths[name][path.source]) if path.source in paths[name] else None
-            placed.append(replace(path, position=at, derived=derived))
+            placed.append(replace(path, position=at, derived=derived, assumed=assumed[name]))
         components[name] = replace(component, position=places[name], paths=tuple(placed))
     streams = {}
     for name, stream in dataflow.streams.items():

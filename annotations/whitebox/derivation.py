@@ -76,6 +76,10 @@ class DerivedPath:
         return Annotation(kind, gate if gate.attributes else STAR)
 
 
+SETTINGS: Final = "the settings in"
+"""How the assumption begins that a configuration file stays as it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assumption:
     """Something that cannot be read off the code, and that the derivation relies on."""

@@ -10,13 +10,20 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from annotations.dataflow import EMPTY, Position, unused_name
 from annotations.vocabulary import Within
 from annotations.whitebox import ir
-from annotations.whitebox.derivation import Assumption, Derivation, DerivedPath, Evidence
+from annotations.whitebox.derivation import (
+    SETTINGS,
+    Assumption,
+    Derivation,
+    DerivedPath,
+    Evidence,
+)
 from annotations.whitebox.derive import annotate
 from annotations.whitebox.pyspark_code import (
     SPECIFICATIONS,
@@ -95,6 +102,8 @@ class Graph:
     """What was not understood, so that something may be missing."""
     decided: str = ""
     """What is not known here, and may have decided what code that was run did."""
+    assumptions: tuple[Assumption, ...] = ()
+    """What all of it rests on: configuration files as they are."""
 
 
 SUFFIXES: Final = (".py", ".ipynb", ".sql")
@@ -203,14 +212,21 @@ def _project_graph(path: Path, project: Project) -> Graph:
     nodes |= _query_nodes(project.queries, dict.fromkeys(nodes, EMPTY) | dict(project.sources))
     sources = _unfilled(nodes, project.sources)
     problems = (*project.notes, *project.problems)
-    return Graph(project.name, path, nodes, sources, problems, project.decided)
+    return _with_remarks(Graph(project.name, path, nodes, sources, (), project.decided), problems)
+
+
+def _with_remarks(graph: Graph, remarks: Sequence[tuple[str, Position | None]]) -> Graph:
+    """The graph with what was said while it was read: what is missing, and what it rests on."""
+    rests_on = [remark for remark in remarks if remark[0].startswith(SETTINGS)]
+    problems = tuple(remark for remark in remarks if remark not in rests_on)
+    return replace(graph, problems=problems, assumptions=tuple(starmap(Assumption, rests_on)))
 
 
 def _script_graph(path: Path, script: Script) -> Graph:
     nodes = _query_nodes(script.queries, script.sources)
-    return Graph(
-        path.stem, path, nodes, _unfilled(nodes, script.sources), script.problems, script.decided
-    )
+    sources = _unfilled(nodes, script.sources)
+    graph = Graph(path.stem, path, nodes, sources, decided=script.decided)
+    return _with_remarks(graph, script.problems)
 
 
 # ---- code that was run, beside what its text allows
@@ -464,7 +480,9 @@ def derived(graph: Graph) -> dict[str, Derived]:
     derivations: dict[str, Derived] = {}
     for name in in_order(graph):
         repeats = {source: known.repeats for source, known in derivations.items() if known.repeats}
-        derivations[name] = _derive(graph.nodes[name], repeats)
+        node = _derive(graph.nodes[name], repeats)
+        assumptions = (*node.assumptions, *graph.assumptions)
+        derivations[name] = replace(node, assumptions=assumptions)
     return derivations
 
 

@@ -30,7 +30,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from annotations.dataflow import Position
-from annotations.whitebox.connect import classes, outside, permitted, places
+from annotations.whitebox.connect import classes, configuration, outside, permitted, places
 from annotations.whitebox.connect.answers import Refused
 from annotations.whitebox.connect.classes import Class, Method, Object, Super
 from annotations.whitebox.connect.outside import PLACE, UNREAD, Default, Open, Outside
@@ -260,6 +260,7 @@ class Interpreter:
         self._given: dict[int, Any] = {}
         """Functions that PySpark has made of the script's own (`udf`), and some of ours, by id."""
         self._standard = _standard(arguments)
+        self._given |= {id(function): function for function in configuration.PATHS.values()}
         reduce = self._reduce
         self._given |= {id(reduce): reduce, id(_same): _same}
         partial = self._partial
@@ -296,6 +297,8 @@ class Interpreter:
         names.setdefault("__name__", "__main__")
         names.setdefault("__file__", str(file))
         scope = Scope(file, names)
+        if not self._calls:
+            configuration.beside(file)
         self._body(ast.parse(text).body, scope)
         return scope
 
@@ -509,12 +512,13 @@ class Interpreter:
             holder = todo.pop()
             if id(holder) in found or isinstance(holder, _Environment):
                 continue
-            found[id(holder)] = (holder, holder.copy() if type(holder) is dict else list(holder))
+            copy: Any = dict(holder) if isinstance(holder, dict) else list(holder)
+            found[id(holder)] = (holder, copy)
             inside = holder.values() if isinstance(holder, dict) else holder
             todo += [
                 each.names if isinstance(each, Class) else each
                 for each in inside
-                if type(each) in (dict, list) or isinstance(each, Class)
+                if isinstance(each, dict | list | Class)
             ]
         return list(found.values())
 
@@ -918,6 +922,8 @@ class Interpreter:
         if not isinstance(piece, ast.FormattedValue):
             return self.value(piece, scope)
         value = self.value(piece.value, scope)
+        if isinstance(value, configuration.File):
+            value = str(value)
         if isinstance(value, str | int | float | bool | None) and piece.format_spec is None:
             return value
         return value if isinstance(value, Outside) else _unknown(piece.value)
@@ -934,15 +940,17 @@ class Interpreter:
         self, keys: Sequence[ast.expr | None], values: Sequence[ast.expr], scope: Scope
     ) -> Any:
         made: dict[Any, Any] = {}
+        by_default = False
         for key, value in zip(keys, values, strict=True):
             inner = self.value(value, scope)
             if key is not None:
                 made[self.value(key, scope)] = inner
             elif isinstance(inner, dict):
                 made |= inner
+                by_default |= isinstance(inner, Open)
             else:
                 return Outside("$options")
-        return made
+        return outside.by_default(made, "settings") if by_default else made
 
     def _loops(self, generators: Sequence[ast.comprehension], scope: Scope) -> Iterator[Scope]:
         if not generators:
@@ -1167,7 +1175,9 @@ class Interpreter:
             return Outside(f"${getattr(function, '__name__', 'value')}")(*arguments, **named)
         owner: Any = getattr(function, "__self__", None)
         name = getattr(function, "__name__", "")
-        unknown = any(map(_holds_unknown, (*arguments, *named.values())))
+        given = (*arguments, *named.values())
+        looked_at = given[:1] if name == "withWatermark" else given  # not at how late rows may be
+        unknown = any(map(_holds_unknown, looked_at))
         frame = permitted.frame_of(owner)
         if unknown and frame is not None and not permitted.harmless(name):
             return frame.hint(UNREAD, f"an argument of `{name}` is not known, as nothing was run")
@@ -1191,14 +1201,14 @@ class Interpreter:
             return owner.foreachBatch(_unknown_body)
         try:
             result = function(*arguments, **named)
+            if isinstance(result, _VIEWS):
+                result = list(result)
             if any(isinstance(each, Open) for each in (owner, *arguments, *named.values())):
                 return outside.by_default(result, str(name))
             if permitted.setting(owner, name) or (
                 unknown and isinstance(owner, permitted.PLAIN) and isinstance(result, bool | int)
             ):
                 return outside.by_default(result, str(name))
-            if isinstance(result, _VIEWS):
-                return list(result)
             if callable(result):
                 self._given[id(result)] = result
             return result
@@ -1367,9 +1377,10 @@ class _Environment(dict[str, Any]):
 def _standard(arguments: list[str]) -> dict[str, Namespace]:
     """The few parts of Python's library that scripts are configured by."""
     environment = _Environment()
-    paths = Namespace({"join": permitted.join})
+    paths = Namespace({"join": permitted.join, **configuration.PATHS})
     system = {"environ": environment, "getenv": environment.get, "path": paths}
     return {
+        **{name: Namespace(known) for name, known in configuration.MODULES.items()},
         "os": Namespace(system),
         "os.path": paths,
         "sys": Namespace({"argv": arguments}),
@@ -1398,7 +1409,8 @@ def _by_default(value: Any) -> Any:
         return tuple(parts) if isinstance(value, tuple) else outside.by_default(parts, "items")
     if isinstance(value, dict):
         made = {key: _by_default(each) for key, each in value.items()}
-        return _UNSET if any(p is _UNSET for p in made.values()) else made
+        unset = any(part is _UNSET for part in made.values())
+        return _UNSET if unset else outside.by_default(made, "settings")
     if isinstance(value, Outside):
         return value
     if isinstance(value, str | int | float | bool | None):

@@ -224,6 +224,14 @@ class DefaultNumber(int, Open):
     """A number by default."""
 
 
+class DefaultFloat(float, Open):
+    """A number with a fraction by default."""
+
+
+class DefaultDict(dict[Any, Any], Open):
+    """Settings by default, of which there may be others."""
+
+
 class Defaults(list[Any], Open):
     """Arguments of a script, or parts of one, of which there may be others."""
 
@@ -283,8 +291,27 @@ def by_default(value: Any, name: str) -> Any:
     """What was made of a value by default: another one, where it is a text, number or list."""
     if isinstance(value, bool | None):
         return Outside(f"${name}")
-    made: Any = {str: Default, int: DefaultNumber, list: Defaults}.get(type(value))
+    made: Any = _BY_DEFAULT.get(type(value))
     return value if made is None else made(value)
+
+
+_BY_DEFAULT: Final[dict[type, type]] = {
+    str: Default,
+    int: DefaultNumber,
+    float: DefaultFloat,
+    list: Defaults,
+    dict: DefaultDict,
+}
+
+
+def as_default(value: Any) -> Any:
+    """Texts and numbers by default, and what consists of such, all the way down."""
+    if isinstance(value, dict):
+        return DefaultDict({key: as_default(each) for key, each in value.items()})
+    if isinstance(value, list | tuple):
+        parts = [as_default(each) for each in list(value)]
+        return tuple(parts) if isinstance(value, tuple) else Defaults(parts)
+    return by_default(value, str(value))
 
 
 UNREAD: Final = "blazes_unread"

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, Final
 
+from annotations.whitebox.connect.configuration import opened
+
 _MODULES: Final = frozenset(
     {
         "argparse",
@@ -64,6 +66,7 @@ BUILT_IN: Final[Mapping[str, Any]] = MappingProxyType(
         **{kind.__name__: kind for kind in (str, int, float, bool, bytes, list, tuple, dict, set)},
         **{f.__name__: f for f in (len, range, zip, enumerate, sorted, reversed, min, max, sum)},
         **{f.__name__: f for f in (abs, round, all, any)},
+        "open": opened,
         "print": _nothing,
     }
 )

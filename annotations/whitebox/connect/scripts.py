@@ -23,7 +23,7 @@ from annotations.whitebox.connect.reading import (
 )  # first: prepares the process
 
 # isort: split
-from annotations.whitebox.connect import outside, permitted, texts
+from annotations.whitebox.connect import configuration, outside, permitted, texts
 from annotations.whitebox.connect.answers import Refused, Started
 from annotations.whitebox.connect.carrying import carried, taken
 from annotations.whitebox.connect.databricks import (
@@ -37,6 +37,7 @@ from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.program import RUN, notebook, program
 from annotations.whitebox.connect.project import registration, script_project
 from annotations.whitebox.connect.user_functions import Chance, by_chance, chances, shown
+from annotations.whitebox.derivation import SETTINGS
 from annotations.whitebox.derive import annotate
 
 _MANY: Final = 1_000_003
@@ -74,6 +75,7 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
                 with registration(home):
                     _follow(home, text, path, [pipeline.functions, pipeline.project.flows])
             else:
+                configuration.watch(path)
                 outside.stand_ins(text, str(path))
                 for call in chances(text):
                     outside.note(f"`{call}` is another one each time, and was taken as it was now")
@@ -96,7 +98,8 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
 
 def noted(*, follow: bool) -> list[Any]:
     """Everything that could not be followed, as a value for JSON."""
-    if follow and (outside.NOTES or outside.MADE):
+    rest = [text for text, _ in outside.NOTES if not text.startswith(SETTINGS)]
+    if follow and (rest or outside.MADE):
         outside.NOTES[_FOLLOWED, None] = None
     for value in outside.DECIDED:
         outside.note(f"`{value}` is not known here, and what the script does depends on it")

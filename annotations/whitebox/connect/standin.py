@@ -6,6 +6,7 @@ context. The settings are noted; of the context only what changes nothing can be
 
 from __future__ import annotations
 
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ def stand_in(spark: Any, answers: Answers) -> None:
     """Make `SparkSession.builder...getOrCreate()` give this session, and keep it open."""
     from pyspark.serializers import CloudPickleSerializer
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.dataframe import DataFrame
     from pyspark.sql.connect.functions import builtin
     from pyspark.sql.connect.group import GroupedData
     from pyspark.sql.connect.session import SparkSession as Connected
@@ -60,6 +62,14 @@ def stand_in(spark: Any, answers: Answers) -> None:
 
         return handed
 
+    watermark = DataFrame.withWatermark
+
+    @wraps(watermark)
+    def watermarked(frame: Any, eventTime: Any, delayThreshold: Any) -> Any:  # noqa: N803
+        # The client takes no other kind of text, as one by default is.
+        texts = [str(v) if isinstance(v, str) else v for v in (eventTime, delayThreshold)]
+        return watermark(frame, *texts)
+
     aggregate = GroupedData._numeric_agg
 
     def numeric(grouped: Any, function: str, columns: Any) -> Any:
@@ -71,6 +81,7 @@ def stand_in(spark: Any, answers: Answers) -> None:
         return grouped.agg(*[column.alias(f"{function}({c})") for column, c in named])
 
     # Nothing is ever sent to a worker.
+    _replace(DataFrame, withWatermark=watermarked)
     _replace(GroupedData, _numeric_agg=numeric)
     _replace(CloudPickleSerializer, dumps=lambda _, value: answers.keep(value))
     handed = {"foreachBatch": "foreach_batch", "foreach": "foreach_writer"}

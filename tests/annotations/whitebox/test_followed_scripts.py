@@ -254,8 +254,32 @@ _UNKNOWN: Final = (
     'args.mode == "full"',
     'dbutils.widgets.get("c") == "yes"',
 )
+_SETTINGS: Final = {
+    "job.json": '{"c": "no", "more": {"n": 1}, "names": ["a"]}',
+    "job.yaml": "c: false\nnames: [a]\nrate: 0.5\n",
+    "job.ini": "[job]\nc = no\n",
+}
+"""Configuration files, of which there may be others where a script runs."""
+_OF_SETTINGS: Final = (
+    'json.load(open("job.json"))["c"] == "yes"',
+    'json.loads(Path("job.json").read_text())["more"]["n"] > 3',
+    '"b" in json.load(open("job.json"))["names"]',
+    '"d" in json.load(open("job.json"))',
+    'json.load(open("job.json")).get("d")',
+    'len(json.load(open("job.json"))["names"]) > 1',
+    'any(k == "b" for k, _ in json.load(open("job.json")).items())',
+    '{**json.load(open("job.json"))["more"]}["n"] == 2',
+    'dict(**json.load(open("job.json"))).get("c") == "yes"',
+    '"d" in {"e": 1, **json.load(open("job.json"))}',
+    'yaml.safe_load(open("job.yaml"))["c"]',
+    'yaml.safe_load(open("job.yaml"))["rate"] > 0.7',
+    'configparser_of("job.ini").get("job", "c") == "yes"',
+    'configparser_of("job.ini").has_section("more")',
+    'configparser_of("job.ini")["job"]["c"] == "yes"',
+)
 _HEAD: Final = """\
-import argparse, os, sys
+import argparse, configparser, json, os, sys, yaml
+from pathlib import Path
 from pyspark.sql import SparkSession, functions as F
 spark = SparkSession.builder.getOrCreate()
 parser = argparse.ArgumentParser()
@@ -264,6 +288,10 @@ parser.add_argument("--mode", choices=["part", "full"], default="part")
 args = parser.parse_args()
 dbutils.widgets.text("c", "no")
 class Box: pass
+def configparser_of(name):
+    made = configparser.ConfigParser()
+    made.read(name)
+    return made
 def start(df, name):
     df.writeStream.queryName(name).format("console").start()
 df, other = (spark.readStream.schema("k INT, v DOUBLE").json(p) for p in ("/a/df", "/a/other"))
@@ -310,7 +338,7 @@ def _scripts(seed: int) -> tuple[str, list[str]]:
         return f'{_HEAD}{made}\nstart(df, "last")\n'
 
     unknown = {"try": "pass", "loop": 'os.environ["L"].split()'}
-    asked = [unknown.get(kind) or random.choice(_UNKNOWN) for kind in marks]
+    asked = [unknown.get(kind) or random.choice((*_UNKNOWN, *_OF_SETTINGS)) for kind in marks]
     ways = [_WAYS.get(kind, ("False", "True")) for kind in marks]
     return filled(asked), [filled(each) for each in product(*ways)]
 
@@ -420,6 +448,9 @@ def test_no_way_is_overlooked(tmp_path: Path) -> None:
     its text alone, and of running it, which shows one way."""
     several = [_scripts(seed) for seed in range(SCRIPTS)]
     ways = [*_ROUNDABOUT, *(_UNFOLLOWED.replace("<test>", test) for test in _OF_PLACE)]
+    ways += [f"if {test}: df = (lambda d: <step>)(df)" for test in _OF_SETTINGS]
+    for name, text in _SETTINGS.items():
+        tmp_path.joinpath(name).write_text(text)
     several += [_roundabout(way, seed) for way in ways for seed in range(SCRIPTS // 12)]
 
     def read(texts: Sequence[str], *, follow: bool) -> Iterator[dict[str, list[str]]]:
@@ -434,7 +465,8 @@ def test_no_way_is_overlooked(tmp_path: Path) -> None:
     for (unknown, taken), of_text_and_run in zip(several, [*both], strict=True):
         for _ in taken:
             for path, found in next(labels).items():
-                for label, said in product(found, of_text_and_run):
+                # Running a script takes its settings as they are, and says so.
+                for label, said in product(found, of_text_and_run[: 1 if "job." in unknown else 2]):
                     careful = [each for each in said.get(path, ()) if not claims_more(each, label)]
                     assert careful, f"{path} is {label}, and {said} was said of\n{unknown}"
 
@@ -565,3 +597,37 @@ def test_a_micro_batch_is_all_that_a_function_of_it_may_depend_on(tmp_path: Path
     texts = [f"{head}def each(d, i):\n    {body}\n{start}" for body, _ in _BODIES]
     for (body, label), graph in zip(_BODIES, _all_started(tmp_path, texts), strict=True):
         assert {each for labels in graph.values() for each in labels} == {label}, body
+
+
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        ("job.json", True),
+        ("../above.json", True),
+        ("jobs/../job.json", True),
+        ("../../outside.json", False),
+        ("link.json", False),
+        (".hidden.json", False),
+        ("large.json", False),
+        ("code.py", False),
+        ("/etc/hosts.txt", False),
+    ],
+)
+def test_a_configuration_file_is_read_inside_of_its_project_alone(
+    path: str, known: bool, tmp_path: Path
+) -> None:
+    folder = tmp_path / "project" / "jobs"
+    folder.mkdir(parents=True)
+    folder.parent.joinpath("pyproject.toml").touch()
+    small = '{"mode": "append"}'
+    for name in ("job.json", ".hidden.json", "code.py", "../above.json", "../../outside.json"):
+        folder.joinpath(name).write_text(small)
+    folder.joinpath("large.json").write_text(" " * 2**20 + small)
+    folder.joinpath("link.json").symlink_to(tmp_path / "outside.json")
+    file = folder / "job.py"
+    file.write_text(
+        f'{_HEAD}df.writeStream.queryName(json.load(open({path!r}))["mode"])'
+        '.format("console").start()\n'
+    )
+    (graph,) = read_all([file], execute=Limits(60.0), follow=True)
+    assert ("df -> append" in _started(graph)) is known

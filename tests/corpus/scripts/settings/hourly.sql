@@ -1,0 +1,1 @@
+SELECT city, count(*) AS rides FROM rides GROUP BY city
