@@ -254,34 +254,33 @@ _SCALARS: Final = """
     array_distinct array_except array_insert array_intersect array_join array_max array_min
     array_position array_prepend array_remove array_repeat array_size array_sort array_union
     arrays_overlap arrays_zip ascii asin asinh assert_true atan atan2 atanh base64 bigint bin binary
-    bit_count bit_get bit_length bitmap_bit_position bitmap_bucket_number bitmap_count
-    boolean bround btrim cardinality cbrt ceil ceiling char char_length character_length
-    chr coalesce collate collation concat concat_ws contains conv convert_timezone cos
-    cosh cot crc32 csc date date_add date_diff date_format date_from_unix_date date_part
-    date_sub date_trunc dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear
-    decimal decode degrees double e element_at elt encode endswith equal_null exists exp expm1
-    extract factorial filter find_in_set flatten float floor forall format_number format_string
-    from_base32 from_csv from_json from_unixtime from_utc_timestamp from_xml get get_json_object
-    getbit greatest grouping grouping_id hash hex hll_sketch_estimate hll_union hmac hour
-    hypot if ifnull ilike initcap instr int is_valid_utf8 is_valid_variant
-    is_variant_null isnan isnotnull isnull jaro_winkler_similarity json_array_length
-    json_object_keys last_day lcase least left len length levenshtein ln locate log log10 log1p
-    log2 lower lpad ltrim luhn_check make_date make_dt_interval make_interval make_time
-    make_timestamp make_timestamp_ltz make_timestamp_ntz make_valid_utf8 make_ym_interval map
-    map_concat map_contains_key map_entries map_filter map_from_arrays map_from_entries map_keys
-    map_values map_zip_with mask md5 minute mod month monthname months_between named_struct
-    nanvl negative next_day nullif nullifzero nvl nvl2 octet_length overlay parse_json
-    parse_url pi pmod position positive pow power printf quarter quote radians raise_error reduce
-    regexp regexp_count regexp_extract regexp_extract_all regexp_instr regexp_like regexp_replace
-    regexp_substr repeat replace reverse right rint round rpad rtrim schema_of_csv
-    schema_of_json schema_of_variant schema_of_xml sec second sentences sequence sha
-    sha1 sha2 shiftleft shiftright shiftrightunsigned sign signum sin sinh size slice smallint
-    sort_array soundex space split split_part sqrt startswith str_to_map string struct substr
-    substring substring_index tan tanh time time_bucket time_diff time_from_micros time_from_millis
-    time_from_seconds time_to_micros time_to_millis time_to_seconds time_trunc timestamp
-    timestamp_micros timestamp_millis timestamp_nanos timestamp_seconds
-    tinyint to_base32 to_binary to_char to_csv to_date to_json to_number to_time
-    to_timestamp to_timestamp_ltz to_timestamp_ntz to_unix_timestamp to_utc_timestamp to_varchar
+    bit_count bit_get bit_length bitmap_bit_position bitmap_bucket_number bitmap_count boolean
+    bround btrim cardinality cbrt ceil ceiling char char_length character_length chr coalesce
+    collate collation concat concat_ws contains conv convert_timezone cos cosh cot crc32 csc date
+    date_add date_diff date_format date_from_unix_date date_part date_sub date_trunc dateadd
+    datediff datepart day dayname dayofmonth dayofweek dayofyear decimal decode degrees double e
+    element_at elt encode endswith equal_null exists exp expm1 extract factorial filter find_in_set
+    flatten float floor forall format_number format_string from_avro from_base32 from_csv from_json
+    from_protobuf from_unixtime from_utc_timestamp from_xml get get_json_object getbit greatest
+    grouping grouping_id hash hex hll_sketch_estimate hll_union hmac hour hypot if ifnull ilike
+    initcap instr int is_valid_utf8 is_valid_variant is_variant_null isnan isnotnull isnull
+    jaro_winkler_similarity json_array_length json_object_keys last_day lcase least left len length
+    levenshtein ln locate log log10 log1p log2 lower lpad ltrim luhn_check make_date
+    make_dt_interval make_interval make_time make_timestamp make_timestamp_ltz make_timestamp_ntz
+    make_valid_utf8 make_ym_interval map map_concat map_contains_key map_entries map_filter
+    map_from_arrays map_from_entries map_keys map_values map_zip_with mask md5 minute mod month
+    monthname months_between named_struct nanvl negative next_day nullif nullifzero nvl nvl2
+    octet_length overlay parse_json parse_url pi pmod position positive pow power printf quarter
+    quote radians raise_error reduce regexp regexp_count regexp_extract regexp_extract_all
+    regexp_instr regexp_like regexp_replace regexp_substr repeat replace reverse right rint round
+    rpad rtrim schema_of_csv schema_of_json schema_of_variant schema_of_xml sec second sentences
+    sequence sha sha1 sha2 shiftleft shiftright shiftrightunsigned sign signum sin sinh size slice
+    smallint sort_array soundex space split split_part sqrt startswith str_to_map string struct
+    substr substring substring_index tan tanh time time_bucket time_diff time_from_micros
+    time_from_millis time_from_seconds time_to_micros time_to_millis time_to_seconds time_trunc
+    timestamp timestamp_micros timestamp_millis timestamp_nanos timestamp_seconds tinyint to_avro
+    to_base32 to_binary to_char to_csv to_date to_json to_number to_protobuf to_time to_timestamp
+    to_timestamp_ltz to_timestamp_ntz to_unix_timestamp to_utc_timestamp to_varchar
     to_variant_object to_xml transform transform_keys transform_values translate trim trunc try_add
     try_aes_decrypt try_divide try_element_at try_make_interval try_make_timestamp
     try_make_timestamp_ltz try_make_timestamp_ntz try_mod try_multiply try_parse_json try_parse_url
@@ -290,8 +289,7 @@ _SCALARS: Final = """
     unix_nanos unix_seconds unix_timestamp upper url_decode url_encode validate_utf8 variant_get
     vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm vector_normalize
     weekday weekofyear width_bucket window window_time xpath xpath_boolean xpath_double xpath_float
-    xpath_int xpath_long xpath_number xpath_short xpath_string xxhash64 year zeroifnull
-    zip_with
+    xpath_int xpath_long xpath_number xpath_short xpath_string xxhash64 year zeroifnull zip_with
     """
 _SYNTAX: Final = """
     try_cast field element integer timestampadd timestampdiff create_map negate update_fields
@@ -306,14 +304,14 @@ _SYNTAX_OF_NULL: Final = (
 )
 _OPAQUE: Final = """
     approx_top_k_accumulate approx_top_k_combine approx_top_k_estimate collations collect_union
-    counter_diff from_avro from_protobuf kll_sketch_get_n_bigint kll_sketch_get_n_double
-    kll_sketch_get_n_float kll_sketch_get_quantile_bigint kll_sketch_get_quantile_double
-    kll_sketch_get_quantile_float kll_sketch_get_rank_bigint kll_sketch_get_rank_double
-    kll_sketch_get_rank_float kll_sketch_merge_bigint kll_sketch_merge_double kll_sketch_merge_float
+    counter_diff kll_sketch_get_n_bigint kll_sketch_get_n_double kll_sketch_get_n_float
+    kll_sketch_get_quantile_bigint kll_sketch_get_quantile_double kll_sketch_get_quantile_float
+    kll_sketch_get_rank_bigint kll_sketch_get_rank_double kll_sketch_get_rank_float
+    kll_sketch_merge_bigint kll_sketch_merge_double kll_sketch_merge_float
     kll_sketch_to_string_bigint kll_sketch_to_string_double kll_sketch_to_string_float measure
     python_worker_logs range schema_of_avro sql_keywords st_asbinary st_geogfromwkb st_geomfromwkb
-    st_setsrid st_srid theta_difference theta_intersection theta_sketch_estimate theta_union to_avro
-    to_protobuf try_variant_array_append try_variant_insert try_variant_set tuple_difference_double
+    st_setsrid st_srid theta_difference theta_intersection theta_sketch_estimate theta_union
+    try_variant_array_append try_variant_insert try_variant_set tuple_difference_double
     tuple_difference_integer tuple_difference_theta_double tuple_difference_theta_integer
     tuple_intersection_agg_double tuple_intersection_agg_integer tuple_intersection_double
     tuple_intersection_integer tuple_intersection_theta_double tuple_intersection_theta_integer

@@ -1037,6 +1037,8 @@ class Interpreter:
             return classes.attribute(owner, name)
         if isinstance(owner, Namespace):
             return owner.names.get(name, Outside(f"${name}"))
+        if name == "__name__" and isinstance(owner, Function):
+            return owner.__name__
         if name == "pandas_udf" and owner is permitted.module("pyspark.sql.functions"):
             return self._pandas
         if isinstance(owner, Function) or not permitted.attribute(owner, name):

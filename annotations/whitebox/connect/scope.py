@@ -127,7 +127,7 @@ class Names:
         value = self.resolve(target, built, None, at)
         type_ = type_of(value)
         if type_.family is not Family.STRUCT:
-            return [(target, Unknown(f"the fields of `{target}` are not known", (value,), at))]
+            return [(f"{target}.*", part(value, "*", at))]  # all its fields, whatever they are
         return [(name, part(value, name, at)) for name, _, _ in type_.fields]
 
 
