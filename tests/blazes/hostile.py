@@ -168,6 +168,29 @@ DEEDS: Final[Mapping[str, str]] = {
     "kills who watches": "os.kill(os.getppid(), signal.SIGKILL); waits()",
     "stops who watches": "os.kill(os.getppid(), signal.SIGSTOP); waits()",
     "multiplies": "while True: os.fork()",
+    "multiplies threads": "while True: threading.Thread(target=waits, daemon=True).start()",
+    "fills nothing": """
+        for number in range(64):
+            with open(HOME / f"hollow-{number}", "wb") as file:
+                file.truncate(2**40)
+    """,
+    "inflates": """
+        import zlib
+        bomb = zlib.compress(bytes(2**26)) * 64
+        reader, held = zlib.decompressobj(), []
+        for _ in range(64):
+            held.append(reader.decompress(bomb[: len(bomb) // 64]))
+            reader = zlib.decompressobj()
+    """,
+    "traces": """
+        def forging(frame, event, _):
+            for name, value in frame.f_locals.items():
+                if isinstance(value, dict) and "functions" in value:
+                    value["functions"] = [{"plan": {"nodes": []}}]
+            return forging
+        sys.settrace(forging)
+        threading.settrace(forging)
+    """,
 }
 """Name -> what is done."""
 
@@ -296,6 +319,26 @@ ATTACKS: Final[Mapping[str, str]] = {
     "keeps a key": """
         if ctypes.CDLL(None).syscall(248, b"user", b"blazes", b"x", 1, -3) < 0:
             raise OSError
+    """,
+    "handles page faults": """
+        if ctypes.CDLL(None).syscall(323, 1) < 0:
+            raise OSError
+    """,
+    "makes a queue": """
+        libc = ctypes.CDLL(None)
+        if libc.mq_open(b"/blazes", os.O_CREAT | os.O_RDWR, 0o600, None) < 0:
+            raise OSError
+        libc.mq_unlink(b"/blazes")
+    """,
+    "changes an owner": "os.chown(OUTSIDE / 'secret', -1, os.getgid())",
+    "writes by a descriptor": """
+        with open(__file__) as file:
+            open(f"/proc/self/fd/{file.fileno()}", "a").close()
+    """,
+    "reads by another root": "open(f'/proc/self/root{OUTSIDE}/secret').close()",
+    "reads by a folder that is open": """
+        at = os.open(HERE / "linked", os.O_PATH | os.O_DIRECTORY)
+        os.close(os.open("secret", os.O_RDONLY, dir_fd=at))
     """,
     "sets the name of the machine": """
         name = socket.gethostname().encode()
