@@ -36,7 +36,7 @@ EXPECTED: Final[dict[str, dict[str, Any]]] = yaml.safe_load(
 )
 USEFUL_MIN: Final = 0.96
 """The share of files of which everything is said that has to be."""
-HELPERS: Final = ("helpers", "settings", "transformations", "setup.py")
+HELPERS: Final = ("helpers", "jobs", "settings", "transformations", "setup.py")
 """What is read with another file."""
 
 

@@ -1,7 +1,8 @@
-"""Six scripts are run as they are, and imported, compiled and run: both say the same.
+"""Seven scripts are run as they are, and imported, compiled and run: both say the same.
 
 Each is of another kind: DataFrames from top to bottom, a function in Python, texts of SQL with a
-static table, a class that joins two streams, a notebook with `foreachBatch`, and what takes whole
+static table, a class that joins two streams, a notebook with `foreachBatch`, functions that have
+values with them, out of a configuration file, and what takes whole
 micro-batches, single rows or keeps state of its own. The records are drawn
 with a seed, and come in several files.
 """

@@ -5,10 +5,10 @@ gRPC channel. `channel` is such a channel that ends in this process, `answers` w
 `relations` turns the plans into the representation of `annotations.whitebox.ir`. `scripts` runs a
 script or notebook, whose text `program` gives; `project` plans a pipeline; what only their place
 knows has stand-ins in `outside` and `databricks`; the text of functions that Spark calls is looked
-through by `user_functions`. `interpreter` follows a script that is not run,
-with what is `permitted`, its `classes` and the `configuration` beside it. `carrying` gives the text of a query in PySpark
-again: `frame_text` of its DataFrames, `expression_text` of what they compute, `definitions` of the
-functions of the user. User code runs, so all of this happens in a
-process of its own (`annotations.whitebox.pyspark_code`); nothing else of this package may be
-imported before that process has said how (`channel.prepare`).
+through by `user_functions`. `interpreter` follows a script that is not run, with what is
+`permitted`, its `classes` and the `configuration` beside it. `carrying` gives the text of a query
+in PySpark again: `frame_text` of its DataFrames, `expression_text` of what they compute,
+`definitions` of the functions of the user. User code runs, so all of this happens in a process of
+its own (`annotations.whitebox.pyspark_code`); nothing else of this package may be imported before
+that process has said how (`channel.prepare`).
 """

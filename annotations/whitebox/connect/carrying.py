@@ -54,6 +54,8 @@ def taken(home: Reading, taker: Any, kind: str) -> dict[str, Any]:
             text = definitions.of_function(taker, called)
         else:
             text = definitions.of_driver(taker, called)
+            if "SparkSession" in text:  # which is there when the function is called
+                text = f"lambda *batch: {text}(*batch)"
         if outside.DECIDED:
             raise NotWritten(f"`{next(iter(outside.DECIDED))}`, which is not known here")
     except NotWritten as unwritten:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from annotations.whitebox.connect import outside
 from annotations.whitebox.connect.classes import Object
 from annotations.whitebox.connect.expression_text import NotWritten
 from annotations.whitebox.connect.program import program
+from annotations.whitebox.connect.user_functions import shown
 
 _BUILT_IN: Final = frozenset(dir(builtins))
 _SESSION: Final = frozenset({"spark", "sc", "dbutils", "SparkSession"})
@@ -28,6 +31,18 @@ _OWN: Final = {
     "DataFrame": ("from pyspark.sql import DataFrame",),
 }
 """Names that the module has for itself."""
+_CHANGING: Final = frozenset(
+    {"add", "append", "appendleft", "clear", "extend", "insert", "pop", "popleft", "popitem"}
+    | {"remove", "setdefault", "update"}
+)
+"""Members that change a list, a set or a dictionary."""
+_RESTORED: Final = "restored"
+_RESTORING: Final = """\
+def restored(kind, values):
+    made = object.__new__(kind)
+    vars(made).update(values)
+    return made"""
+"""Makes an object that holds what it held in the script."""
 _DECORATORS: Final = frozenset({"udf", "pandas_udf", "arrow_udf"})
 
 
@@ -54,9 +69,87 @@ class Definitions:
         return self.of_function(self._objects.get(command), called)
 
     def of_driver(self, function: Any, called: str) -> str:
-        """The same of a function that the driver calls: it may use the session."""
+        """The text that gives a function which the driver calls: it may use the session, be a
+        method of an object, and have values with it, by `functools.partial` or from around it."""
         self._driver = True
-        return self.of_function(function, called)
+        if shown(function).kept:
+            return self.of_function(function, called)
+        function, first, named = getattr(function, "parts", (function, (), {}))
+        if isinstance(function, functools.partial):
+            function, first, named = function.func, function.args, function.keywords
+        if first or named:
+            given = [self.of_driver(function, called), *(self._value(v, called) for v in first)]
+            given += [f"{name}={self._value(value, called)}" for name, value in named.items()]
+            self.imports["import functools"] = None
+            return f"functools.partial({', '.join(given)})"
+        owner = getattr(function, "__self__", None)
+        if owner is not None:
+            return f"{self._value(owner, called)}.{function.__name__}"
+        if not hasattr(function, "__code__"):
+            return self._value(function, called)
+        names = function.__code__.co_freevars
+        if not names:
+            return self.of_function(function, called)
+        values = [self._value(value, called) for value in self._around(function, names)]
+        return f"{self.of_function(function, called, names)}({', '.join(values)})"
+
+    def _around(self, function: Any, names: Sequence[str]) -> list[Any]:
+        """The values that a function has from around it."""
+        scope = getattr(function, "scope", None)
+        if scope is not None:
+            return [scope.value(name) for name in names]
+        return [cell.cell_contents for cell in function.__closure__]
+
+    def _value(self, value: Any, called: str) -> str:
+        """The text of a value that a function has with it.
+
+        Raises:
+            NotWritten: it is not known here, or no text gives it.
+        """
+        if type(value).__name__ == "SparkSession":
+            self.imports["from pyspark.sql import SparkSession"] = None
+            return _ACTIVE.decode()
+        if isinstance(value, str | int | float | None):
+            text = repr(value)
+            if any(made in text for made in outside.MADE):
+                raise NotWritten(f"`{called}`, which uses {text}, and that is not known here")
+            return text
+        if isinstance(value, list | tuple | set):
+            parts = f"[{', '.join(self._value(part, called) for part in value)}]"
+            kind = next((each for each in (tuple, set) if isinstance(value, each)), None)
+            return parts if kind is None else f"{kind.__name__}({parts})"
+        if isinstance(value, dict):
+            pairs = (
+                f"{self._value(k, called)}: {self._value(v, called)}" for k, v in value.items()
+            )
+            return f"{{{', '.join(pairs)}}}"
+        if hasattr(value, "__code__") or isinstance(value, functools.partial):
+            return self.of_driver(value, called)
+        return self._restored(value, called)
+
+    def _restored(self, made: Any, called: str) -> str:
+        """The text of an object of a class of the user's with what it holds."""
+        if isinstance(made, Object):
+            kind, file, held = made.kind.name, str(made.kind.file), made.names
+        else:
+            code = [m.__code__ for m in vars(type(made)).values() if hasattr(m, "__code__")]
+            kind, file = type(made).__name__, code[0].co_filename if code else ""
+            held = getattr(made, "__dict__", {})
+        if not Path(file).is_file() or getattr(made, "lost", False):
+            raise NotWritten(f"`{called}`, which uses an object of `{kind}`")
+        tree, _ = self._tree(file)
+        found = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind]
+        changing = [
+            *(member for each in found for member in each.body if _changes(member)),
+            *(base for each in found for base in each.bases if "ABC" not in ast.unparse(base)),
+        ]
+        if len(found) != 1 or changing:
+            raise NotWritten(f"`{called}`, whose object of `{kind}` may hold something else later")
+        self._define(file, kind, called)
+        if not held:
+            return f"object.__new__({kind})"
+        self.statements[_RESTORED, 0] = _RESTORING
+        return f"restored({kind}, {self._value(dict(held), called)})"
 
     def of_processor(self, command: bytes) -> str:
         """The text that makes the processor of `transformWithState` for which `command` stands."""
@@ -89,12 +182,13 @@ class Definitions:
         self._define(code.co_filename, kind.__name__, called)
         return f"{kind.__name__}()"
 
-    def of_function(self, function: Any, called: str) -> str:
-        """The name by which a function of the user can be called."""
+    def of_function(self, function: Any, called: str, around: Sequence[str] = ()) -> str:
+        """The name by which a function of the user can be called; with names from `around` it, that
+        of a function which is given their values and makes it."""
         code = getattr(function, "__code__", None)
         if code is None or hasattr(function, "__self__"):
             raise NotWritten(f"`{called}`, which is not a function by itself")
-        if code.co_freevars:
+        if code.co_freevars and not around:
             raise NotWritten(f"`{called}`, which uses {', '.join(code.co_freevars)} from around it")
         file = code.co_filename
         if file.startswith("<") or not Path(file).is_file():
@@ -102,7 +196,7 @@ class Definitions:
         node = self._node(file, code, called)
         at = (file, node.lineno, node.col_offset)
         if at not in self._names:
-            self._names[at] = self._written(file, node, called)
+            self._names[at] = self._written(file, node, called, around)
         return self._names[at]
 
     def _tree(self, file: str) -> tuple[ast.Module, str]:
@@ -124,7 +218,7 @@ class Definitions:
             raise NotWritten(f"`{called}`, which is not the only function in its line")
         return nodes[0]
 
-    def _written(self, file: str, node: Any, called: str) -> str:
+    def _written(self, file: str, node: Any, called: str, around: Sequence[str]) -> str:
         _, text = self._tree(file)
         if isinstance(node, ast.Lambda):
             name = f"function_{node.lineno}"
@@ -136,8 +230,13 @@ class Definitions:
                     raise NotWritten(f"`{called}`, which has a decorator")
             lines = text.splitlines()[node.lineno - 1 : node.end_lineno]
             source = textwrap.dedent("\n".join(lines))
+        inner, given = name, ", ".join(around)
+        if around:
+            name = f"{inner}_with"
+            body = textwrap.indent(source, "    ")
+            source = f"def {name}({given}):\n{body}\n    return {inner}"
         self._bind(name, file, node.lineno)
-        self._need(file, node, called, skip=name)
+        self._need(file, node, called, skip={inner, *around})
         self.statements[file, node.lineno] = self._with_session(source)
         return name
 
@@ -162,10 +261,10 @@ class Definitions:
         if self._bound.setdefault(name, (file, line)) != (file, line):
             raise NotWritten(f"`{name}`, which two things are called")
 
-    def _need(self, file: str, node: Any, called: str, *, skip: str) -> None:
+    def _need(self, file: str, node: Any, called: str, *, skip: set[str]) -> None:
         """Everything that a statement uses of its module."""
         for name in _free(node):
-            if name == skip:
+            if name in skip:
                 continue
             if self._driver and name in ("spark", "SparkSession"):
                 if name != "spark":
@@ -201,7 +300,7 @@ class Definitions:
             return
         self._followed.add((file, node.lineno))
         self._bind(name, file, node.lineno)
-        self._need(file, node, called, skip=name)
+        self._need(file, node, called, skip={name})
         source = ast.get_source_segment(text, node) or ""
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             if any(_decorator(d) in _DECORATORS for d in node.decorator_list):
@@ -211,6 +310,17 @@ class Definitions:
         if _ARGUMENTS.search(source):
             raise NotWritten(f"`{called}`, which uses `{name}`: the arguments of the script say it")
         self.statements[file, node.lineno] = self._with_session(source)
+
+
+def _changes(node: ast.stmt) -> bool:
+    """Whether a method may change what its object or its class holds."""
+    if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+        return False
+    return any(
+        (isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(inner.ctx, ast.Store))
+        or (isinstance(inner, ast.Attribute) and inner.attr in _CHANGING)
+        for inner in ast.walk(node)
+    )
 
 
 def _line(node: Any) -> int:

@@ -173,6 +173,11 @@ class Function:
         )
 
     @property
+    def scope(self) -> Scope:
+        """The names around it."""
+        return self._scope
+
+    @property
     def node(self) -> Definition:
         """Its text."""
         return self._node
@@ -1012,6 +1017,8 @@ class Interpreter:
         return result
 
     def _item(self, container: Any, key: Any, node: ast.AST) -> Any:
+        if isinstance(key, Outside) and isinstance(container, dict) and container:
+            return self._chosen(container)
         if isinstance(container, Outside) or isinstance(key, Outside):
             return _unknown(node)
         if isinstance(container, Namespace | Function) or not permitted.value(container):
@@ -1044,6 +1051,8 @@ class Interpreter:
         if isinstance(owner, Function) or not permitted.attribute(owner, name):
             return Outside(f"${name}")
         found = getattr(owner, name)
+        if isinstance(found, outside.Several):
+            return self._one_of(found.values, name, f"`{name}`")
         if permitted.setting(owner, name) and isinstance(found, str):
             return Default(found)
         return (
@@ -1332,6 +1341,7 @@ class Interpreter:
         def partial(*arguments: Any, **others: Any) -> Any:
             return self._call(function, (*first, *arguments), {**named, **others})
 
+        partial.parts = (function, first, named)  # type: ignore[attr-defined]
         self._given[id(partial)] = partial
         return partial
 

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, MutableSequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -452,7 +453,12 @@ def arguments(text: str, path: str, *, run: bool) -> list[str]:
     parse = argparse.ArgumentParser.parse_known_args
 
     def parsed(parser: Any, args: Any = None, namespace: Any = None) -> Any:
-        given, rest = parse(parser, _required(parser) if args is None else args, namespace)
+        ways = [args] if args is not None else _ways(parser)
+        given, rest = parse(parser, ways[0], namespace)
+        others = [] if run else [vars(parse(parser, way, None)[0]) for way in ways[1:]]
+        for name in {name for other in others for name in other}:
+            several = [each[name] for each in (vars(given), *others) if name in each]
+            setattr(given, name, Several(several))
         for name, value in vars(given).items():
             if run and not isinstance(value, str):
                 OPEN_ARGUMENTS.add(name)
@@ -542,6 +548,27 @@ def _argv(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute | ast.Name) and "argv" in ast.unparse(node)
 
 
+@dataclass(frozen=True)
+class Several:
+    """Values of which a script has one, and it is not known which."""
+
+    values: list[Any]
+
+
+def _ways(parser: Any) -> list[list[str]]:
+    """Arguments that a parser accepts, for each of its commands where it has some."""
+    several = [each.choices for each in parser._actions if _has_commands(each)]
+    commands: dict[str, Any] = several[0] if several else {}
+    made = [
+        [*_required(parser), name, *way] for name, inner in commands.items() for way in _ways(inner)
+    ]
+    return made or [_required(parser)]
+
+
+def _has_commands(action: Any) -> bool:
+    return type(action).__name__ == "_SubParsersAction"
+
+
 def _required(parser: Any) -> list[str]:
     """Arguments that a parser accepts: what it asks for, and nothing else."""
     made: list[str] = []
@@ -552,6 +579,8 @@ def _required(parser: Any) -> list[str]:
         for a in group._group_actions[:1]
     }
     for action in parser._actions:
+        if _has_commands(action):
+            continue
         wanted = action.required or id(action) in groups
         if not wanted or action.nargs in ("*", "...", 0):
             made += action.option_strings[:1] if wanted and action.nargs == 0 else []

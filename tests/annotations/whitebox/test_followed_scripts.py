@@ -218,7 +218,7 @@ def test_a_reason_names_a_line_of_the_script(tmp_path: Path) -> None:
         "from pyspark.sql import SparkSession, functions as F\n"
         "spark = SparkSession.builder.getOrCreate()\n"
         'rows = spark.readStream.schema("value STRING").json("/in")\n'
-        'rows = rows.select(F.from_json("value", open("schema").read()).alias("o")).select("o.*")\n'
+        'rows = rows.limit(int(open("rows").read()))\n'
         'rows.writeStream.format("console").start()\n'
     )
     dataflow, _ = importing.load(script)
@@ -382,6 +382,11 @@ _ROUNDABOUT: Final = (
     "flags = {'step': False, **dict(a.split('=') for a in sys.argv[1:])}\n"
     "if flags['step']: df = (lambda d: <step>)(df)",
     "for each in sys.argv[2:]: df = (lambda d: <step>)(df)",
+    "steps = {'raw': lambda d: d, 'step': lambda d: <step>}\ndf = steps[os.environ['STEP']](df)",
+    "sub = parser.add_subparsers(dest='command')\nsub.add_parser('raw')\nsub.add_parser('step')\n"
+    "if parser.parse_args().command == 'step': df = (lambda d: <step>)(df)",
+    "sub = parser.add_subparsers()\nsub.add_parser('raw').set_defaults(go=lambda d: d)\n"
+    "sub.add_parser('step').set_defaults(go=lambda d: <step>)\ndf = parser.parse_args().go(df)",
     "if spark.version > '5': df = (lambda d: <step>)(df)",
     "if not spark.catalog.tableExists('t'): df = (lambda d: <step>)(df)",
     "df = getattr(df, 'transform')(lambda d: <step>)",
