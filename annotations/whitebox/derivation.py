@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from annotations.dataflow import Position
 from annotations.vocabulary import STAR, Annotation, AnnotationKind, Gate, Repeats, Rows, Within

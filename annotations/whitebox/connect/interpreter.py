@@ -1186,7 +1186,7 @@ class Interpreter:
             return Outside(f"${getattr(function, '__name__', 'value')}")(*arguments, **named)
         owner: Any = getattr(function, "__self__", None)
         name = getattr(function, "__name__", "")
-        given = (*arguments, *named.values())
+        given = [*arguments, *named.values()]
         looked_at = given[:1] if name == "withWatermark" else given  # not at how late rows may be
         unknown = any(map(_holds_unknown, looked_at))
         frame = permitted.frame_of(owner)
