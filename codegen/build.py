@@ -77,7 +77,7 @@ class Build:
             case Sink(external=end):
                 options = external(end)
                 if end.function is not None:
-                    options.append(("function", end.function))
+                    options.append(("function", Code(end.function.replace(":", "."))))
                 if end.key:
                     options.append(("key", list(end.key)))
                 elif is_transactional(end) and stage.guarantee is Guarantee.EXACTLY_ONCE:

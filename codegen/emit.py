@@ -44,8 +44,8 @@ def emit(stages: Stages) -> str:
         entry(stages),
     ]
     body = "\n\n\n".join(blocks)
-    on_sites = sorted({f.module for f in functions if f.module and f.on_sites})
-    return f"{docstring(stages)}\n\n{imports(body, on_sites)}\n\n\n{body}\n"
+    at_once = imports(body, stages.imported_at_once)
+    return f"{docstring(stages)}\n\n{at_once}\n\n\n{body}\n"
 
 
 def docstring(stages: Stages) -> str:

@@ -361,9 +361,15 @@ class Stages:
     @property
     def modules(self) -> list[str]:
         """The modules with code of the user that the job imports, sorted."""
-        taken = [stage.external.function for stage in self.stages if isinstance(stage, Sink)]
         modules = {function.module for function in self.functions if function.module}
-        return sorted(modules | {name.partition(":")[0] for name in taken if name})
+        return sorted(modules | {*self.imported_at_once})
+
+    @property
+    def imported_at_once(self) -> list[str]:
+        """Those that it imports before there is a session: of sinks, and of functions on sites."""
+        taken = [stage.external.function for stage in self.stages if isinstance(stage, Sink)]
+        taken += [function.on_sites for function in self.functions]
+        return sorted({name.partition(":")[0] for name in taken if name})
 
     def to_json(self) -> list[dict[str, Any]]:
         """The stages as JSON data, in their order; what says nothing is left out."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json")
 NOT_COMPARED = (
     "the job has run, and was not compared with its state, which would import its Python "
-    "functions: --execute allows that. The job compares itself before it starts"
+    "functions of sinks or sites: --execute allows that. The job compares itself before it starts"
 )
 
 
@@ -113,10 +113,9 @@ def run(arguments: argparse.Namespace) -> int:
         print_problems(problems, stream=sys.stderr)
     bundled = bundle_of(result, project.folder) if arguments.bundle else None
     state = Path(arguments.state_dir) if arguments.state_dir else None
-    own_code = any(function.module for function in result.functions)
     compared = None
     if has_run(project.folder, state):
-        if own_code and limits is None:
+        if result.imported_at_once and limits is None:
             print(NOT_COMPARED, file=sys.stderr)
         else:
             compared = changes_of(project.folder, state)

@@ -31,7 +31,7 @@ natural joins, pivots, `TABLE`."""
 
 
 def code(function: Callable[..., Any]) -> str:
-    """A digest of a function's text without comments, layout and docstring.
+    """A digest of a function's text without comments, layout, docstring and imports.
 
     What the function calls is not followed: see `modules`. A lambda, or a function without a file,
     goes by its byte code.
@@ -41,38 +41,60 @@ def code(function: Callable[..., Any]) -> str:
         compiled = getattr(function, "__code__", None)
         parts = () if compiled is None else (compiled.co_code, compiled.co_names)
         return digest(f"{function.__qualname__} {parts}")
-    return digest(ast.unparse(_without_docstrings(tree)))
+    return digest(ast.unparse(_without_imports(_without_docstrings(tree))))
 
 
 def modules(functions: Collection[Callable[..., Any]]) -> Mapping[str, str]:
-    """A digest of each module beside the job that functions are in or call, also through others.
+    """A digest of each module beside the job that functions are in or use, also through others.
 
-    The job's own file and installed packages are not among them.
+    The job's own file and installed packages are not among them. Modules are read, not imported:
+    some need a session when they are.
     """
-    found: dict[str, ModuleType] = {}
     folders = {Path(file).parent for f in functions if (file := _file(f)) is not None}
-    waiting: list[Mapping[str, Any]] = [
-        {name: function.__globals__.get(name) for name in function.__code__.co_names}
-        for function in functions
-        if hasattr(function, "__code__")
-    ]
-    waiting.append({str(number): f for number, f in enumerate(functions)})
+    waiting: list[str] = []
+    for function in functions:
+        compiled = getattr(function, "__code__", None)
+        names = () if compiled is None else compiled.co_names
+        used = [function, *(function.__globals__.get(name) for name in names)]
+        waiting += [
+            value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+            for value in used
+        ]
+        tree = _tree(function)
+        waiting += [] if tree is None else _imported(tree, "")
+    texts: dict[str, str] = {}
     while waiting:
-        for value in waiting.pop().values():
-            defined_in = getattr(value, "__module__", None)
-            module = value if isinstance(value, ModuleType) else sys.modules.get(str(defined_in))
-            file = getattr(module, "__file__", None)
-            if module is None or file is None or module.__name__ in (*found, *JOBS):
-                continue
-            parents = Path(file).parents
-            installed = any(folder.name in INSTALLED for folder in parents)
-            if not installed and any(folder in parents for folder in folders):
-                found[module.__name__] = module
-                waiting.append(vars(module))
-    return {
-        name: digest(ast.unparse(_without_docstrings(ast.parse(_source(module)))))
-        for name, module in sorted(found.items())
-    }
+        name = waiting.pop() or ""
+        places = [path for folder in folders if (path := _beside(name, folder)) is not None]
+        if places and name not in (*texts, *JOBS):
+            tree = ast.parse(places[0].read_text("utf-8"))
+            package = name if places[0].name == "__init__.py" else name.rpartition(".")[0]
+            waiting += _imported(tree, package)
+            texts[name] = digest(ast.unparse(_without_docstrings(tree)))
+    return dict(sorted(texts.items()))
+
+
+def _beside(module: str, folder: Path) -> Path | None:
+    """The file of a module in a folder, if it is there and nothing that was installed."""
+    path = folder.joinpath(*module.split("."))
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if module and file.is_file() and not any(p.name in INSTALLED for p in file.parents):
+            return file
+    return None
+
+
+def _imported(tree: ast.Module, package: str) -> list[str]:
+    """The modules that a text may import, anywhere in it, and the packages that they are in."""
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            base = ".".join(filter(None, [*(above if node.level else ()), node.module]))
+            names += [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]
+    return [".".join(parts[:n]) for name in names if (parts := name.split(".")) for n in
+            range(1, len(parts) + 1)]  # fmt: skip
 
 
 def digest(text: str) -> str:
@@ -156,7 +178,7 @@ def _returned(function: Callable[..., Any]) -> ast.expr | None:
     tree = _tree(function)
     if tree is None:
         return None
-    match _without_docstrings(tree).body[0]:
+    match _without_imports(_without_docstrings(tree)).body[0]:
         case ast.FunctionDef(body=[ast.Return(value=value)]):
             return value
     return None
@@ -179,15 +201,16 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
     return tree
 
 
+def _without_imports(tree: ast.Module) -> ast.Module:
+    """The text of a function, without the imports at its beginning."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            node.body = [s for s in node.body if not isinstance(s, ast.Import)] or [ast.Pass()]
+    return tree
+
+
 def _file(function: Callable[..., Any]) -> str | None:
     compiled = getattr(function, "__code__", None)
     if compiled is not None:
         return str(compiled.co_filename)
     return getattr(sys.modules.get(function.__module__), "__file__", None)
-
-
-def _source(module: ModuleType) -> str:
-    try:
-        return inspect.getsource(module)
-    except OSError:
-        return ""

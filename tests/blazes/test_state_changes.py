@@ -27,15 +27,21 @@ components:
 streams:
   clicks: {to: Tag.click, schema: {id: BIGINT, v: BIGINT}, source: {format: json, path: clicks}}
   views: {to: Count.seen, schema: {id: BIGINT, v: BIGINT}, source: {format: json, path: views}}
-  tagged: {from: Tag.tagged}
+  tagged: TAGGED
   counts: {from: Count.counts}
 """
 
 
-def compiled(folder: Path, *options: str, tag: str = "v", aggregate: str = "count(*)") -> int:
+def compiled(
+    folder: Path,
+    *options: str,
+    tag: str = "v",
+    aggregate: str = "count(*)",
+    tagged: str = "{from: Tag.tagged}",
+) -> int:
     """Compile the dataflow; the exit status."""
     code = tag if tag.startswith("python") else f"sql: SELECT id, {tag} AS v FROM click"
-    text = FILE.replace("CODE", code).replace("AGGREGATE", aggregate)
+    text = FILE.replace("CODE", code).replace("AGGREGATE", aggregate).replace("TAGGED", tagged)
     (folder / "clicks.yaml").write_text(text)
     return main(["compile", str(folder / "clicks.yaml"), "-o", str(folder / "target"), *options])
 
@@ -74,13 +80,15 @@ def test_compile_and_doctor_say_what_goes_on_and_what_cannot(
 def test_code_of_the_user_is_not_imported_unless_that_is_allowed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "tags.py").write_text("def tag(click):\n    return click\n")
+    text = "def tag(click, number=0):\n    return click\n"
+    (tmp_path / "tags.py").write_text(text)
     assert compiled(tmp_path, tag="python: tags:tag") == 0
-    has_run_without_importing = tmp_path / "target" / "state" / FINGERPRINT
-    has_run_without_importing.parent.mkdir()
-    has_run_without_importing.write_text("{}")
-    (tmp_path / "tags.py").write_text("def tag(click):\n    return click\n\nraise SystemExit(9)\n")
-    assert compiled(tmp_path, tag="python: tags:tag") == 0
+    has_run(tmp_path)
+    (tmp_path / "tags.py").write_text(f"{text}\nraise SystemExit(9)\n")
+    assert compiled(tmp_path, tag="python: tags:tag") == 0  # read, and not imported
+    assert "unit tagged.1: another text of what is before it" in capsys.readouterr().err
+    sink = "{from: Tag.tagged, sink: {format: foreachBatch, function: tags:tag}}"
+    assert compiled(tmp_path, tagged=sink) == 0
     assert "was not compared with its state" in capsys.readouterr().err
-    assert compiled(tmp_path, "--execute", tag="python: tags:tag") == 2
+    assert compiled(tmp_path, "--execute", tagged=sink) == 2
     assert "cannot be compared with" in capsys.readouterr().err

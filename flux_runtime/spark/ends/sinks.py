@@ -114,8 +114,7 @@ class Called:
     needs_channel: ClassVar[bool] = False
     function: Any
     """Called with the rows and the number of the commit; with `by_row` what Spark's `foreach`
-    takes: a function of a row, or an object with `process` and perhaps `open` and `close`. A text
-    `module:name` is imported when rows come: some modules need a session."""
+    takes: a function of a row, or an object with `process` and perhaps `open` and `close`."""
     by_row: bool
 
     def taken(self, session: SparkSession, ownership: Ownership, units: Iterable[str]) -> Self:
@@ -131,14 +130,10 @@ class Called:
         kept = rows.persist()
         try:
             count = kept.count()
-            function = self.function
-            if isinstance(function, str):
-                module, _, name = function.partition(":")
-                function = getattr(importlib.import_module(module), name)
             if self.by_row:
-                kept.foreachPartition(_by_row(function, number))
+                kept.foreachPartition(_by_row(self.function, number))
             else:
-                function(kept, number)
+                self.function(kept, number)
         finally:
             kept.unpersist()
         return count
