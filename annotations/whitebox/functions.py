@@ -503,10 +503,8 @@ def _rows() -> dict[str, Function]:
         claim(names, chance=reason)
     # How PySpark's front end writes a function that its author marks so.
     kind("udf.asNondeterministic udf.chance", Kind.CHANCE, in_spark=False)
-    claim("udf.chance", chance="calls a Python function that asks the clock, the machine or a "
-          "service, or draws at random")  # fmt: skip
-    claim("udf.asNondeterministic", chance="calls a Python function that is declared "
-          "nondeterministic")  # fmt: skip
+    claim("udf.chance", chance="asks the clock, the machine or a service, or draws at random")
+    claim("udf.asNondeterministic", chance="is declared nondeterministic")
     for names, aggregation in _aggregates().items():
         kind(names, Kind.AGGREGATE)
         claim(names, aggregation=aggregation)

@@ -67,6 +67,8 @@ def _call(call: Call, inner: list[str]) -> str:
         return f"{inner[0]}.{call.detail}"
     if name == "case":
         return "CASE ... END"
+    if name.startswith("udf."):
+        return f"a Python function of {', '.join(inner)}" if inner else "a value of the code"
     if name == "count" and not inner:
         inner = ["*"]
     return f"{name}({'DISTINCT ' if call.distinct else ''}{', '.join(inner)})"
