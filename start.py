@@ -88,6 +88,11 @@ def pip_works() -> bool:
     return subprocess.run([PYTHON, "-m", "pip", "--version"], capture_output=True).returncode == 0
 
 
+PACKAGES = ("annotations", "blazes", "codegen", "flux_lab", "flux_runtime")
+"""Their doctests run with the tests, but in no process that starts Spark: modules that read code
+make PySpark choose Connect when they are imported."""
+
+
 def java_problem() -> int:
     """Nonzero where Java, memory, ports or the installation would stop a run; doctor says why."""
     return subprocess.run([PYTHON, "-m", "blazes", "doctor", "--quick", "--quiet"]).returncode
@@ -105,7 +110,7 @@ def test(*, everything: bool) -> int:
         [PYTHON, "-m", "ruff", "format", "--check", "."],
         [PYTHON, "-m", "ruff", "check", "."],
         [PYTHON, "-m", "mypy"],
-        [*pytest, "-n", "2", "--dist", "worksteal"],
+        [*pytest, "-n", "2", "--dist", "worksteal", *PACKAGES, "tests"],
     ]
     if everything:
         marked = ["-m", "zookeeper or spark or cluster or slow"]
