@@ -50,28 +50,42 @@ def modules(functions: Collection[Callable[..., Any]]) -> Mapping[str, str]:
     The job's own file and installed packages are not among them. Modules are read, not imported:
     some need a session when they are.
     """
-    folders = {Path(file).parent for f in functions if (file := _file(f)) is not None}
+    files = [(f.__module__, Path(file)) for f in functions if (file := _file(f)) is not None]
+    folders = {file.parent for _, file in files}
+    roots = {file.parents[_depth(module, file)] for module, file in files}
     waiting: list[str] = []
     for function in functions:
         compiled = getattr(function, "__code__", None)
         names = () if compiled is None else compiled.co_names
-        used = [function, *(function.__globals__.get(name) for name in names)]
-        waiting += [
-            value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
-            for value in used
-        ]
+        for value in (function, *(function.__globals__.get(name) for name in names)):
+            if isinstance(value, ModuleType):
+                used = [value.__name__]
+                for name in names:
+                    used += [part for m in used if (part := f"{m}.{name}") in sys.modules]
+                waiting += used
+            else:
+                waiting.append(getattr(value, "__module__", None) or "")
         tree = _tree(function)
         waiting += [] if tree is None else _imported(tree, "")
     texts: dict[str, str] = {}
     while waiting:
-        name = waiting.pop() or ""
-        places = [path for folder in folders if (path := _beside(name, folder)) is not None]
+        name = waiting.pop()
+        places = [
+            path
+            for root in roots
+            if (path := _beside(name, root)) is not None and folders.intersection(path.parents)
+        ]
         if places and name not in (*texts, *JOBS):
             tree = ast.parse(places[0].read_text("utf-8"))
             package = name if places[0].name == "__init__.py" else name.rpartition(".")[0]
             waiting += _imported(tree, package)
             texts[name] = digest(ast.unparse(_without_docstrings(tree)))
     return dict(sorted(texts.items()))
+
+
+def _depth(module: str, file: Path) -> int:
+    """How many folders above a module's file the folder is that its name begins in."""
+    return 0 if module in JOBS else module.count(".") + (file.name == "__init__.py")
 
 
 def _beside(module: str, folder: Path) -> Path | None:

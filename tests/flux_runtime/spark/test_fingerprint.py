@@ -161,24 +161,33 @@ def test_of_a_query_it_is_known_which_columns_it_does_not_read(
     assert may_read(functions, frozenset({"k"})) == {"k"}
 
 
-def test_a_module_beside_the_job_that_changes_is_another_text(tmp_path: Path) -> None:
-    job = "import prices\n\n\ndef rate(item):\n    return prices.rate(item)\n"
+@pytest.mark.parametrize("prices", ["prices", "shop.prices"])
+@pytest.mark.parametrize("imports", ["{}\n\n\ndef rate(item):\n", "def rate(item):\n    {}\n\n"])
+def test_a_module_beside_the_job_that_changes_is_another_text(
+    prices: str, imports: str, tmp_path: Path
+) -> None:
+    job = f"{imports.format(f'import {prices}')}    return {prices}.rate(item)\n"
     (tmp_path / "job.py").write_text(job)
+    folder = tmp_path.joinpath(*prices.split(".")[:-1])
+    folder.mkdir(exist_ok=True)
+    beside = "from . import factors" if "." in prices else "import factors"
     digests = []
     for factor in (2, 3, 3):
-        (tmp_path / "factors.py").write_text(f"FACTOR = {factor}  # {len(digests)}\n")
-        (tmp_path / "prices.py").write_text(
-            "import factors\n\n\ndef rate(item):\n    return item * factors.FACTOR\n"
+        (folder / "factors.py").write_text(f"FACTOR = {factor}  # {len(digests)}\n")
+        (folder / "prices.py").write_text(
+            f"{beside}\n\n\ndef rate(item):\n    return item * factors.FACTOR\n"
             "\n\nclass Rate:\n    pass\n"
         )
         shown = "import job, json; from flux_runtime.spark.function_text import modules; "
         shown += (
-            "print(json.dumps([*map(modules, ([job.rate], [job.prices.rate], [job.prices.Rate]))]))"
+            f"import {prices} as p; "
+            "print(json.dumps([*map(modules, ([job.rate], [p.rate], [p.Rate]))]))"
         )
         command = [sys.executable, "-c", shown]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         digests.append(json.loads(done.stdout))
+    package = prices.rpartition("prices")[0]
     for called, operator, processor in digests:  # by the job, or given to it
-        assert called.keys() == {"prices", "factors"}
+        assert called.keys() == {prices, f"{package}factors"}
         assert called == operator == processor
     assert digests[0] != digests[1] == digests[2]
