@@ -90,6 +90,8 @@ class Attack:
         self.story: list[str] = []
         self.outcomes: dict[str, Counter[str]] = defaultdict(Counter)
         self.usual_s = 5.0
+        self.sound = True
+        """Nothing lies damaged that the job has gone on without, so that an audit finds nothing."""
 
     # ---- steps
 
@@ -107,8 +109,10 @@ class Attack:
             raise ViolationError(f"the job does not go on: {run.said.strip()[-1500:]}")
         if FRESH not in arguments:
             self.usual_s = run.seconds
-        for damage in audit(self.folder / "state"):
-            raise ViolationError(f"at rest, {damage.place}: {damage.problem}")
+        if FRESH in arguments:
+            self.sound = True
+        for finding in audit(self.folder / "state") if self.sound else ():
+            raise ViolationError(f"at rest, {finding.place}: {finding.problem}")
         self.check(final=False)
 
     def perhaps_settle(self) -> None:
@@ -323,6 +327,7 @@ class Attack:
             self.check(final=False)
             self._mend(done[1])
             self._renew_older()
+            self.sound = False
             return "went on"
         if run.status is None:
             raise ViolationError("the process ended")
