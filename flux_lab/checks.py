@@ -18,6 +18,7 @@ from typing import Protocol
 
 from flux_lab.reaction import Machine
 from flux_lab.reference import reference
+from flux_runtime.operators.packing import pack
 from flux_runtime.protocol.controller import Controller
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.ends import Egress, Ingress
@@ -173,8 +174,8 @@ class Checks:
             ]
             if left := [c.node for c in copies if c.node not in known]:
                 raise ViolationError(f"not fenced: {left} are declared dead and live")
-            states = {repr(c.operator.get_state()) for c in copies if c.back.resident}
-            if len(states) > 1:
+            states = [c.operator.get_state() for c in copies if c.back.resident]
+            if len({*map(pack, states)}) > 1:
                 raise ViolationError(f"the copies of {pair} disagree: {states}")
             view = cluster.controller.pairs[pair]
             for copy in view.copies:
