@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import fcntl
 import gc
+import importlib
 import json
 import logging
 import os
@@ -32,8 +33,9 @@ from flux_runtime.sealing.tracker import Registered
 from flux_runtime.secrets import RedactingFormatter, redacted, resolved
 from flux_runtime.spark.backfill import Range
 from flux_runtime.spark.changes import Change, changes
-from flux_runtime.spark.fingerprint import fingerprint
+from flux_runtime.spark.fingerprint import fingerprint, functions_of
 from flux_runtime.spark.flux.stage import forget_memberships
+from flux_runtime.spark.function_text import modules
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.lineage import Lineage
 from flux_runtime.spark.runner import assign_channels, locations, run_job, site_count
@@ -233,7 +235,7 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
         for module in sorted(settings.folder.glob("*.py")):  # for the Python workers
             session.sparkContext.addPyFile(str(module))
         if site_count(job) == 0:  # sites know the files themselves
-            _send_processors(settings.folder)
+            _send_processors(job, settings.folder)
         folder.event(
             "job_started",
             master=session.sparkContext.master,
@@ -257,12 +259,15 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
         )
 
 
-def _send_processors(folder: Path) -> None:
+def _send_processors(job: Job, folder: Path) -> None:
     """Let Spark's workers get the processors of modules beside the job by value: the worker that
     initializes `transformWithState` on the driver does not know the files that a job adds."""
-    for file in sorted(folder.glob("*.py")):
-        module = sys.modules.get(file.stem)
-        if module is not None and any(
+    for name in modules([f for unit in job.units.values() for f in functions_of(unit)]):
+        file = folder.joinpath(*name.split(".")).with_suffix(".py")
+        if not file.is_file() or StatefulProcessor.__name__ not in file.read_text("utf-8"):
+            continue
+        module = importlib.import_module(name)
+        if any(
             isinstance(kind, type)
             and issubclass(kind, StatefulProcessor)
             and kind.__module__ == module.__name__
