@@ -166,7 +166,7 @@ def gap(runs: int) -> None:
             spans = [(b - a, b) for a, b in itertools.pairwise(times)]
             gaps.append(max(s for s, at in spans if 0 <= at - killed[0] < 3.0))
             steady.append(statistics.median(s for s, at in spans if at < killed[0]))
-            took = [e["seconds"] for e in running.events() if e["kind"] == "recovered"]
+            took = running.recoveries()
             recoveries += took
             print(f"site {run % SITES}: gap {gaps[-1] * 1e3:.0f} ms, recovered in {took}")
     print(

@@ -115,9 +115,6 @@ def flux(args: argparse.Namespace) -> Run:
                 seen.batches += 1
             feeder.finish()
 
-        def recoveries() -> list[float]:
-            return [e["seconds"] for e in job.events() if e["kind"] == "recovered"]
-
         def kill(number: int) -> None:
             site = number % SITES
             seen.kills.append(time.monotonic())
@@ -126,7 +123,7 @@ def flux(args: argparse.Namespace) -> Run:
             job.start_site(site)
 
         def kills() -> None:
-            at_each(args.kills, kill, lambda number: len(recoveries()) >= number)
+            at_each(args.kills, kill, lambda number: len(job.recoveries()) >= number)
             enough.set()
 
         threads = [threading.Thread(target=task, daemon=True) for task in (feed, kills)]
@@ -139,7 +136,7 @@ def flux(args: argparse.Namespace) -> Run:
             reader.commit(offset)
         for thread in threads:
             thread.join()
-        seen.recoveries_s = recoveries()
+        seen.recoveries_s = job.recoveries()
     return seen
 
 

@@ -121,14 +121,12 @@ def measure(mib: int, pace_s: float) -> tuple[float, float, float, float, bool]:
             batch = pa.record_batch({"rows": pa.array([rows], pa.int64())})
             feeder.offer(len(results.fed) - 1, 0, batch)
 
-        def recoveries() -> list[float]:
-            return [e["seconds"] for e in job.events() if e["kind"] == "recovered"]
-
         left = mib << 20
         while left > 0:
             feed(min(left, FILL_BYTES) // ROW_BYTES)
             left -= FILL_BYTES
-        while len(results.times) < len(results.fed):
+        fills = len(results.fed)
+        while len(results.times) < fills:
             time.sleep(0.05)
         stop = threading.Event()
 
@@ -146,7 +144,7 @@ def measure(mib: int, pace_s: float) -> tuple[float, float, float, float, bool]:
         killed = time.monotonic()
         job.kill(victim)
         end = killed + PATIENCE_S
-        while not recoveries() and time.monotonic() < end:
+        while not job.recoveries() and time.monotonic() < end:
             time.sleep(0.1)
         time.sleep(AFTER_S)
         memory = max(map(peak_mib, (p.pid for s, p in job.sites.items() if s != victim)))
@@ -154,10 +152,10 @@ def measure(mib: int, pace_s: float) -> tuple[float, float, float, float, bool]:
         pacing.join()
         feeder.finish()
         results.join()
-        gaps = [(b, b - a) for a, b in itertools.pairwise(results.times[mib // 64 :])]
+        gaps = [(b, b - a) for a, b in itertools.pairwise(results.times[fills:])]
         usual = statistics.median(gap for b, gap in gaps if b < killed)
         longest = max(gap for b, gap in gaps if b > killed)
-        return longest, usual, recoveries()[0], memory, results.wrong
+        return longest, usual, job.recoveries()[0], memory, results.wrong
 
 
 def peak_mib(pid: int) -> float:

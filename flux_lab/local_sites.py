@@ -173,6 +173,10 @@ class LocalSites:
         records = Tail(self.run_folder / EVENTS_FILE).records()
         return [dict(record) for record in records if "kind" in record]
 
+    def recoveries(self) -> list[float]:
+        """Seconds that each recovery took, until every pair was whole."""
+        return [event["seconds"] for event in self.events() if event["kind"] == "recovered"]
+
     def stop(self) -> None:
         """End all processes that are left."""
         for client in self.clients:

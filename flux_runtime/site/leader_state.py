@@ -331,9 +331,8 @@ class LeaderState:
         gone = registration.epoch > 0 and identity not in ledger.numbers
         if not self.leading:  # until then the epoch is that of the leader before
             self.emit(Close(link, "not leading yet"))
-        elif (
-            registration.epoch > ledger.leaders
-        ):  # what this leader knows of the site is out of date
+        elif registration.epoch > ledger.leaders:
+            # what this leader knows of the site is out of date
             self.emit(Close(link, "this leader has been replaced"))
         elif gone or identity in ledger.fenced:
             self.emit(Greet(link, Role.SITE, control.Expulsion()))

@@ -13,8 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from flux_runtime.operators.packing import Base, Packed, Unreadable
+from flux_runtime.operators.packing import Base, Unreadable
 from flux_runtime.protocol.channels import Frame
+from flux_runtime.protocol.segment import SegmentState
 from flux_runtime.protocol.vocabulary import Node
 from flux_runtime.site import control_messages as control
 from flux_runtime.site.codec import (
@@ -128,7 +129,7 @@ class Shell:
         self.turns = 0
         self.states_moved = 0
         self.state_bytes = 0
-        self.unsent: list[tuple[Node, Node, int, Packed]] = []
+        self.unsent: list[tuple[Node, Node, SegmentState]] = []
         self._shared: dict[int, tuple[Any, Any]] = {}
         self._scheduled = False
         self._waiting = False
@@ -333,17 +334,13 @@ class Shell:
             else:
                 base = link.sent[standby] = base_of(self.host.dataflow, state)
                 link.leaving.append(self._base(active, standby, link, base))
-        moves, self.host.out.moves = self.host.out.moves, []
-        packed, self.unsent = self.unsent, []
-        for active, standby, state in moves:
-            link = self._link_to(standby)
-            known = None if link is None else link.sent.pop(standby, None)
-            data = pack_state(self.host.dataflow, state, known)
-            packed.append((active, standby, state.version, data))
-        for move in packed:
-            active, standby, version, data = move
+        moves, self.host.out.moves = [*self.unsent, *self.host.out.moves], []
+        self.unsent = []
+        for move in moves:
+            active, standby, state = move
             link = self._link_to(standby)
             if link is not None:
+                data = pack_state(self.host.dataflow, state, link.sent.pop(standby, None))
                 link.leaving.append(
                     (Kind.STATE, piece) for piece in pieces(standby, data.size, data.parts())
                 )
@@ -352,7 +349,7 @@ class Shell:
             elif self.host.where.get(standby) in self.host.peers:
                 self.unsent.append(move)  # it is in the view, and has not connected yet
                 continue
-            self.host.moved(active, version)
+            self.host.moved(active, state.version)
             self.schedule()
         for connection, link in self.open.items():
             if link.leaving and not connection.paused:

@@ -250,8 +250,6 @@ def delta_modules(spark: Any) -> dict[str, Callable[[], ModuleType]]:
         def __getattr__(self, name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)
-            if name.startswith(("delete", "update", "restore")):
-                return lambda *_, **__: spark.sql(f"{name.upper()} `{self.name}`")
             return Outside(f"$DeltaTable.{name}")
 
     def package() -> ModuleType:

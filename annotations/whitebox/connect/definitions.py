@@ -19,7 +19,7 @@ from annotations.whitebox.connect import outside
 from annotations.whitebox.connect.classes import Object
 from annotations.whitebox.connect.expression_text import NotWritten
 from annotations.whitebox.connect.program import program
-from annotations.whitebox.connect.user_functions import shown
+from annotations.whitebox.connect.user_functions import CHANGING, shown
 
 _BUILT_IN: Final = frozenset(dir(builtins))
 _SESSION: Final = frozenset({"spark", "sc", "dbutils", "SparkSession"})
@@ -31,11 +31,6 @@ _OWN: Final = {
     "DataFrame": ("from pyspark.sql import DataFrame",),
 }
 """Names that the module has for itself."""
-_CHANGING: Final = frozenset(
-    {"add", "append", "appendleft", "clear", "extend", "insert", "pop", "popleft", "popitem"}
-    | {"remove", "setdefault", "update"}
-)
-"""Members that change a list, a set or a dictionary."""
 _RESTORED: Final = "restored"
 _RESTORING: Final = """\
 def restored(kind, values):
@@ -318,7 +313,7 @@ def _changes(node: ast.stmt) -> bool:
         return False
     return any(
         (isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(inner.ctx, ast.Store))
-        or (isinstance(inner, ast.Attribute) and inner.attr in _CHANGING)
+        or (isinstance(inner, ast.Attribute) and inner.attr in CHANGING)
         for inner in ast.walk(node)
     )
 

@@ -35,7 +35,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_CHANGING: Final = _words(
+CHANGING: Final = _words(
     """
     add append appendleft clear discard extend insert pop popitem popleft remove reverse
     setdefault sort subtract update
@@ -341,7 +341,7 @@ class _Module:
                     root = _root(inner)
                     if root and root not in own:
                         return ast.unparse(inner)[:60]
-                case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _CHANGING:
+                case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in CHANGING:
                     if self._holds(owner, own) and ast.unparse(owner) not in state:
                         return ast.unparse(owner)[:60]
                 case ast.Call(func=ast.Name(id="globals" | "setattr")):
