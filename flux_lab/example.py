@@ -5,6 +5,7 @@ source -> sessions by (src, dst) -> windowed group-by on (app, src), history 2, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from flux_runtime.operators import CountWindow, Sessions
 from flux_runtime.operators.kept_rows import KeptRows
+from flux_runtime.operators.processor_state import KeyedState
 from flux_runtime.operators.rows import Batch, KeySplit, merge, number, rows_size
 from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.vocabulary import Pair, Shape
@@ -23,14 +25,15 @@ def running_example(shape: Shape, *, slide: int = 2, remembering: bool = False) 
     Args:
         shape: of the dataflow.
         slide: of the window.
-        remembering: all operators also keep what they have been given.
+        remembering: operators also keep rows, or counts by key, of what they have been given.
     """
 
     def operator(pair: Pair) -> Operator:
-        made: Operator = CountWindow(["app", "src"], "duration", history=2, slide=slide)
         if pair.stage == 0:
-            made = Sessions(["src", "dst"], "time", "end", keep=["app", "src"])
-        return Remembering(made) if remembering else made
+            sessions = Sessions(["src", "dst"], "time", "end", keep=["app", "src"])
+            return Remembering(sessions) if remembering else sessions
+        window = CountWindow(["app", "src"], "duration", history=2, slide=slide)
+        return Counting(window, "src") if remembering else window
 
     split = KeySplit({0: ("src", "dst"), 1: ("app", "src")})
     return Dataflow(shape=shape, operator=operator, split=split, merge=merge, rows_size=rows_size)
@@ -68,6 +71,54 @@ class Remembering:
     def state_size(self) -> int:
         """Bytes of both."""
         return self._inner.state_size() + (self._rows.size_bytes if self._rows else 0)
+
+
+class Counting:
+    """An operator that also counts the rows of every key, up to three, in a processor's state.
+
+    Args:
+        inner: does the work.
+        key: a column.
+    """
+
+    def __init__(self, inner: Operator, key: str) -> None:
+        self._inner = inner
+        self._key = key
+        self._state = KeyedState()
+
+    def process(self, batch: Batch) -> Batch:
+        """As the operator does."""
+        self._state.begin(0)
+        for value in batch.column(self._key).to_pylist():
+            self._state.enter((value,))
+            (count, _) = self._state.read("count") or (0, None)
+            self._state.write("count", (count + 1, None) if count < 2 else None)
+        return self._inner.process(batch)
+
+    def get_state(self) -> Any:
+        """The operator's, and the counts."""
+        return {"by_key": self._state.get_state(), "inner": self._inner.get_state()}
+
+    def install_state(self, state: Any) -> None:
+        """Replace both."""
+        self._state.install_state(state["by_key"])
+        self._inner.install_state(state["inner"])
+
+    def parts(self) -> Iterator[Any]:
+        """The counts."""
+        return self._state.parts()
+
+    def rest(self) -> Any:
+        """The operator's, and the counts that have changed."""
+        return {"by_key": self._state.rest(), "inner": self._inner.get_state()}
+
+    def install_part(self, part: Any) -> None:
+        """Add counts."""
+        self._state.install_part(part)
+
+    def state_size(self) -> int:
+        """Bytes of both."""
+        return self._inner.state_size() + self._state.bytes
 
 
 def events(batches: int, rows: int, *, keys: int = 1000, seed: int = 0) -> list[Batch]:

@@ -133,6 +133,8 @@ def _copies(cluster: Cluster, leader: Leader) -> None:
 
 def _rows(state: dict[str, Any]) -> list[str]:
     """The rows of an operator's state, whose columns are arrays, in an order of their own."""
+    if "by_key" in state:
+        return [*map(repr, state["by_key"]["keys"]), *_rows(state["inner"])]
     if "inner" in state:
         kept = state["rows"]
         return [*map(repr, [] if kept is None else kept.to_pylist()), *_rows(state["inner"])]

@@ -34,7 +34,7 @@ from flux_lab.shell.kernel import Kernel, Process, Thread
 from flux_lab.shell.loop import SimulatedLoop, run
 from flux_lab.shell.network import Network
 from flux_lab.shell.zookeeper import Ensemble
-from flux_runtime.operators import packing
+from flux_runtime.operators import packing, processor_state
 from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.balancing import PlannedMove, SiteStatistics
 from flux_runtime.protocol.vocabulary import Shape
@@ -573,6 +573,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (ledger, "KEPT_ENTRIES", plan.kept_entries),
             (shell, "STATE_PIECE_BYTES", STATE_PIECE_BYTES),
             (packing, "PART_BYTES", STATE_PIECE_BYTES),
+            (processor_state, "PART_BYTES", STATE_PIECE_BYTES),
             (host, "BASE_MIN_BYTES", 0),
             (record, "SLACK_ENTRIES", plan.slack_entries),
             (journal, "FILE_FULL_BYTES", plan.journal_bytes),

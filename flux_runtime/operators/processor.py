@@ -113,9 +113,21 @@ class Processor:
         return {**self.state.get_state(), "watermark": self.watermark}
 
     def install_state(self, state: dict[str, Any]) -> None:
-        """Replace the state by what `get_state` gave."""
+        """Replace the state by what `get_state` gave, or add what `rest` gave to the parts."""
         self.state.install_state(state)
         self.watermark = state["watermark"]
+
+    def parts(self) -> Iterator[list[Any]]:
+        """The state in parts of some keys (`dataflow.InParts`)."""
+        return self.state.parts()
+
+    def rest(self) -> dict[str, Any]:
+        """Keys that have changed since they were read, those that are gone, and the watermark."""
+        return {**self.state.rest(), "watermark": self.watermark}
+
+    def install_part(self, part: list[Any]) -> None:
+        """Add the variables and timers of some keys."""
+        self.state.install_part(part)
 
     def process(self, batch: Batch) -> Batch:
         """Rows of one batch in, what they lead to out, and the dead letters."""

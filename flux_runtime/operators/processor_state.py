@@ -12,7 +12,7 @@ leaves no trace (`savepoint`, `rollback`).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from flux_runtime.operators.processor_values import Plain, identity, size_of
@@ -21,6 +21,8 @@ TIMERS: Final = ""
 """Name of the timers among the variables of a key."""
 KEY_BYTES: Final = 200
 ENTRY_BYTES: Final = 64
+PART_BYTES: Final = 128 << 10
+"""Of the state in one part, about; a key is never divided."""
 
 Key = tuple[Any, ...]
 Entry = tuple[Any, ...]
@@ -59,6 +61,9 @@ class KeyedState:
         self._timers: list[tuple[int, bytes]] = []
         self._expiries: list[tuple[int, bytes, str, bytes]] = []
         self._scheduled: set[tuple[bytes, str, bytes]] = set()
+        self._reading: _Reading | None = None
+        self._parts = 0
+        """How many of them were installed."""
 
     def enter(self, key: Key) -> None:
         """Make this the key that is processed."""
@@ -115,6 +120,10 @@ class KeyedState:
             if not entry[1]:
                 del self.keys[key_id]
                 self.bytes -= KEY_BYTES
+        else:
+            return
+        if self._reading is not None:
+            self._reading.note(key_id, gone=key_id not in self.keys)
 
     def forget(self, name: str) -> None:
         """Delete a variable of all keys."""
@@ -230,25 +239,97 @@ class KeyedState:
 
     def get_state(self) -> dict[str, Any]:
         """A copy, as data."""
-        keys = [(key, dict(variables)) for key, variables in self.keys.values()]
-        return {"keys": keys, "now": self.now}
+        return {"parts": 0, "gone": [], "keys": self._copies(self.keys), "now": self.now}
+
+    def parts(self) -> Iterator[list[Any]]:
+        """See `dataflow.InParts`; a reading before this one ends."""
+        self._reading = _Reading(list(self.keys))
+        return self._read_parts(self._reading)
+
+    def _read_parts(self, reading: _Reading) -> Iterator[list[Any]]:
+        at = 0
+        while at < len(reading.order):
+            size = max(1, PART_BYTES * len(self.keys) // max(1, self.bytes))
+            part = [k for k in reading.order[at : at + size] if k not in reading.gone]
+            at += size
+            for key_id in part:
+                reading.changed.pop(key_id, None)
+            reading.parts += 1
+            yield self._copies(part)
+
+    def rest(self) -> dict[str, Any]:
+        """See `dataflow.InParts`: keys that have changed since they were read, and those gone."""
+        assert self._reading is not None
+        reading, self._reading = self._reading, None
+        keys = self._copies(reading.changed)
+        return {"parts": reading.parts, "gone": list(reading.gone), "keys": keys, "now": self.now}
+
+    def _copies(self, of: Iterable[bytes]) -> list[tuple[Key, dict[str, Variable]]]:
+        entries = map(self.keys.__getitem__, of)
+        return [(key, dict(variables)) for key, variables in entries]
+
+    def install_part(self, part: Iterable[tuple[Key, dict[str, Variable]]]) -> None:
+        """Add a part of a state."""
+        self._parts += 1
+        for key, variables in part:
+            self._install(identity(key), key, variables)
 
     def install_state(self, state: dict[str, Any]) -> None:
-        """Replace everything by what `get_state` gave."""
-        self.__init__()  # type: ignore[misc]
+        """Replace everything by what `get_state` gave, or add what `rest` gave to the parts."""
+        if not state["parts"]:
+            self.__init__()  # type: ignore[misc]
+        if state["parts"] != self._parts:
+            raise ValueError(f"{self._parts} parts of a state are here, of {state['parts']}")
+        self._parts = 0
         self.now = state["now"]
+        for key_id in state["gone"]:
+            self._remove(key_id)
         for key, variables in state["keys"]:
-            key_id = identity(key)
-            self.keys[key_id] = (key, dict(variables))
-            self.bytes += KEY_BYTES + sum(map(size_of_variable, variables.values()))
-            for name, variable in variables.items():
-                if name == TIMERS:
-                    self._queue(key_id, variable)
-                    continue
-                units = variable if isinstance(variable, dict) else (b"",)
-                for of in units:
-                    for expiry, later in _expiries_of(variable, of):
-                        self._schedule(expiry, key_id, name, later)
+            self._install(identity(key), key, variables)
+
+    def _remove(self, key_id: bytes) -> None:
+        _, variables = self.keys.pop(key_id, (None, None))
+        if variables is not None:
+            self.bytes -= _size_of_key(variables)
+
+    def _install(self, key_id: bytes, key: Key, variables: dict[str, Variable]) -> None:
+        held = self.keys.get(key_id)
+        self.bytes += _size_of_key(variables) - (0 if held is None else _size_of_key(held[1]))
+        self.keys[key_id] = (key, dict(variables))
+        for name, variable in variables.items():
+            if name == TIMERS:
+                self._queue(key_id, variable)
+                continue
+            units = variable if isinstance(variable, dict) else (b"",)
+            for of in units:
+                for expiry, later in _expiries_of(variable, of):
+                    self._schedule(expiry, key_id, name, later)
+
+
+class _Reading:
+    """A state that is read in parts while it changes.
+
+    Attributes:
+        order: keys that were there when the reading began.
+        changed: keys that have changed since their part was read, and those that are new, in the
+            order in which they became it, which is that of `KeyedState.keys`.
+        gone: keys that were deleted, perhaps to become new again.
+        parts: how many have been read.
+    """
+
+    def __init__(self, order: list[bytes]) -> None:
+        self.order = order
+        self.changed: dict[bytes, None] = {}
+        self.gone: dict[bytes, None] = {}
+        self.parts = 0
+
+    def note(self, key_id: bytes, *, gone: bool) -> None:
+        """A key has changed, or is gone."""
+        if gone:
+            self.gone[key_id] = None
+            self.changed.pop(key_id, None)
+        else:
+            self.changed[key_id] = None
 
 
 def _expiries_of(variable: Variable, of: bytes) -> Iterator[tuple[int, bytes]]:
@@ -264,6 +345,10 @@ def _expiries_of(variable: Variable, of: bytes) -> Iterator[tuple[int, bytes]]:
             entry = variable
     if entry is not None and entry[-1] is not None:
         yield entry[-1], of
+
+
+def _size_of_key(variables: dict[str, Variable]) -> int:
+    return KEY_BYTES + sum(map(size_of_variable, variables.values()))
 
 
 def size_of_variable(variable: Variable) -> int:

@@ -13,7 +13,7 @@ import copy
 from collections import deque
 from typing import Any, Final, NamedTuple
 
-from flux_runtime.protocol.dataflow import Dataflow, Operator
+from flux_runtime.protocol.dataflow import Dataflow, InParts, Operator
 from flux_runtime.protocol.messages import Rows
 from flux_runtime.protocol.spill import Storage
 from flux_runtime.protocol.vocabulary import Node, ProtocolError
@@ -145,9 +145,17 @@ class Back:
 
     # ---- movement
 
-    def snapshot(self) -> tuple[Any, tuple[Unit, ...]]:
-        """State and waiting units, as they travel (AMB-6): acknowledged, so nobody resends them."""
-        state = self.operator.get_state() if self.resident else self._load(self.state_run)
+    def snapshot(self, *, rest: bool = False) -> tuple[Any, tuple[Unit, ...]]:
+        """State and waiting units, as they travel (AMB-6): acknowledged, so nobody resends them.
+
+        Args:
+            rest: of the state only what its parts lack, which have travelled.
+        """
+        if rest:
+            assert isinstance(self.operator, InParts)
+            state = self.operator.rest()
+        else:
+            state = self.operator.get_state() if self.resident else self._load(self.state_run)
         on_disk = [unit for run in self.runs for unit in self._load(run)]
         return state, (*self.head, *on_disk, *self.tail)
 

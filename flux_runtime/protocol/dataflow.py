@@ -8,9 +8,9 @@ arguments alone: the two copies of a pair must decide alike (DET-1 to DET-4), so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from flux_runtime.protocol.messages import Rows
 from flux_runtime.protocol.vocabulary import Pair, Shape
@@ -40,6 +40,23 @@ class Operator(Protocol):
 
     def state_size(self) -> int:
         """Size of the state in bytes, as moved."""
+        ...
+
+
+@runtime_checkable
+class InParts(Operator, Protocol):
+    """An operator whose state can be read in parts while it goes on processing batches."""
+
+    def parts(self) -> Iterator[Any]:
+        """Begin to read the state; every part is as it stands when its turn comes."""
+        ...
+
+    def rest(self) -> Any:
+        """End the reading: what `install_state` needs besides the parts that were read."""
+        ...
+
+    def install_part(self, part: Any) -> None:
+        """Add a part to a state that is arriving."""
         ...
 
 

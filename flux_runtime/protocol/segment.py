@@ -7,7 +7,7 @@ neighbours (CU-18, CU-20). It may be given up at any point and tried again (AB-1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flux_runtime.protocol.back import Back, Unit
@@ -117,6 +117,7 @@ class Segment:
         ready_sent: number of failures that the last `cu-ready` knew of (CU-9).
         to_start: attempt that the controller told to start and that waits for the take-over.
         sending: attempt whose standby is being sent what the state will refer to; it waits, too.
+        in_parts: attempt whose standby is sent the state in parts; what they lack follows.
     """
 
     __slots__ = (
@@ -124,6 +125,7 @@ class Segment:
         "boundary",
         "consumer",
         "dataflow",
+        "in_parts",
         "node",
         "p_fail",
         "producer",
@@ -159,6 +161,7 @@ class Segment:
         self.ready_sent = -1
         self.to_start = 0
         self.sending = 0
+        self.in_parts = 0
 
     def clone(self) -> Segment:
         """An independent copy, without the story."""
@@ -171,7 +174,7 @@ class Segment:
         new.back = self.back.clone()
         new.status, new.version, new.p_fail = self.status, self.version, self.p_fail
         new.standby, new.ready_sent = self.standby, self.ready_sent
-        new.to_start, new.sending = self.to_start, self.sending
+        new.to_start, new.sending, new.in_parts = self.to_start, self.sending, self.in_parts
         return new
 
     def freeze(self) -> tuple[object, ...]:
@@ -186,6 +189,7 @@ class Segment:
             self.ready_sent,
             self.to_start,
             self.sending,
+            self.in_parts,
         )
 
     # ---- normal case
@@ -285,6 +289,7 @@ class Segment:
         """SP-2: the site is short of memory; the front goes on receiving and acknowledging."""
         if self.status is ACTIVE and self.back.resident:
             self.boundary.did("SP-2", "state written out")
+            self.in_parts = 0
             self.back.evict()
 
     def activate(self) -> None:
@@ -376,7 +381,7 @@ class Segment:
         state = SegmentState(
             self.consumer.clone(),
             self.producer.clone(),
-            *self.back.snapshot(),
+            *self.back.snapshot(rest=self.in_parts == version),
             version,
             self.boundary.log_position,
             self.boundary.failures,
@@ -404,6 +409,14 @@ class Segment:
             for unit in inlet.queue
         )
         return self.back.state_size() + self.back.waiting_size() + held + queued
+
+    def whole(self, state: SegmentState) -> SegmentState | None:
+        """The state that is to move, for a standby that has no parts of it; None: given up."""
+        if self.in_parts != state.version:
+            return state
+        if self.status is not PAUSE or self.consumer.window != state.version:
+            return None
+        return replace(state, operator=self.operator.get_state())
 
     def sent(self, attempt: int) -> list[Instruction]:
         """The standby of this attempt has been sent what the state will refer to."""

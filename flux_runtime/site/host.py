@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from flux_runtime.protocol.back import Unit
 from flux_runtime.protocol.channels import Frame, Multiplexer
-from flux_runtime.protocol.dataflow import Dataflow
+from flux_runtime.protocol.dataflow import Dataflow, InParts
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.messages import (
     Avail,
@@ -90,7 +90,7 @@ class Outgoing:
     Attributes:
         notices: for the controller.
         moves: (active node, standby, state).
-        bases: (active node, standby, the operator's state), to be sent before a move.
+        bases: (active node, standby, the operator's state, or its parts), to be sent before a move.
     """
 
     notices: list[Notice] = field(default_factory=list)
@@ -148,6 +148,7 @@ class Host:
         self.out = Outgoing()
         self.loads: dict[Node, Load] = {}
         self.early: dict[Node, SegmentState] = {}
+        self.early_parts: dict[Node, list[Any]] = {}
         self.ready: dict[Node, None] = {}
         self.due: dict[Node, Segment] = {}
         self.owing: dict[Node, None] = {}
@@ -226,6 +227,8 @@ class Host:
             if site == self.me:
                 standby = Segment(self.dataflow, node, standby=True, storage=self.storage)
                 self._host(node, standby)
+                for part in self.early_parts.pop(node, ()):
+                    self.install_part(node, part)
                 if node in self.early:
                     self.install(node, self.early.pop(node))
             self._send_base(node)
@@ -245,7 +248,12 @@ class Host:
             and machine.operator.state_size() >= BASE_MIN_BYTES
         ):
             machine.sending = standby.life
-            self.out.bases.append((machine.node, standby, machine.operator.get_state()))
+            operator = machine.operator
+            if isinstance(operator, InParts):
+                machine.in_parts = standby.life
+                self.out.bases.append((machine.node, standby, operator.parts()))
+            else:
+                self.out.bases.append((machine.node, standby, operator.get_state()))
 
     def base_sent(self, node: Node, attempt: int) -> None:
         """What the state of this attempt will refer to has been handed over for transport."""
@@ -276,6 +284,7 @@ class Host:
         self.where.pop(node, None)
         self.ready.pop(node, None)
         self.early.pop(node, None)
+        self.early_parts.pop(node, None)
         for mux in self.peers.values():
             mux.forget(node)
 
@@ -320,15 +329,37 @@ class Host:
         """CU-17: the state of a standby has arrived, perhaps before word of the standby has."""
         machine = self.nodes.get(node)
         if machine is None:
-            if node.life > self.lives.get((node.pair, node.copy), 0):
-                for old in [n for n in self.early if (n.pair, n.copy) == (node.pair, node.copy)]:
-                    del self.early[old]  # of an attempt that was given up
+            if self._is_early(node, self.early):
                 self.early[node] = state
             return
         assert isinstance(machine, Segment)
         if machine.status is Status.STANDBY and state.version == node.life:
             self._carry_out(node, machine.install(state))
             self.ready[node] = None
+
+    def install_part(self, node: Node, part: Any) -> None:
+        """A part of the state of a standby has arrived, perhaps before word of the standby has."""
+        machine = self.nodes.get(node)
+        if machine is None:
+            if self._is_early(node, self.early_parts):
+                self.early_parts.setdefault(node, []).append(part)
+        elif isinstance(machine, Segment) and machine.status is Status.STANDBY:
+            if not isinstance(machine.operator, InParts):
+                raise ProtocolError(f"a part of the state of {node}, whose state has none")
+            machine.operator.install_part(part)
+
+    def _is_early(self, node: Node, early: dict[Node, Any]) -> bool:
+        """Whether word of a standby is still to come; forgets attempts that were given up."""
+        if node.life <= self.lives.get((node.pair, node.copy), 0):
+            return False
+        for old in [n for n in early if (n.pair, n.copy) == (node.pair, node.copy) and n != node]:
+            del early[old]
+        return True
+
+    def whole(self, node: Node, state: SegmentState) -> SegmentState | None:
+        """The state that is to move, with all that may have travelled before; None: given up."""
+        machine = self.nodes.get(node)
+        return machine.whole(state) if isinstance(machine, Segment) else None
 
     def feed(self, rows: Rows) -> None:
         """Hand the next batch to the ingress, which stands here."""

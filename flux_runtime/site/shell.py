@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from flux_runtime.operators.packing import Base, Unreadable
+from flux_runtime.operators.packing import Base, Unreadable, pack, unpack
 from flux_runtime.protocol.channels import Frame
 from flux_runtime.protocol.segment import SegmentState
 from flux_runtime.protocol.vocabulary import Node
@@ -48,7 +48,7 @@ class Incoming:
     """A state that is arriving, piece by piece.
 
     Attributes:
-        kind: STATE; BASE: a part of what it will refer to.
+        kind: STATE; BASE: some of what it will refer to; PART: some of the operator's.
         node: the standby that it is for.
         size: bytes, as announced.
         missing: bytes that have not come yet.
@@ -214,7 +214,7 @@ class Shell:
                 self.host.receive(self._site(link), Frame((), take_credits(body)))
             case Kind.SCHEMA:
                 link.decoder.schema(body)
-            case Kind.STATE | Kind.BASE:
+            case Kind.STATE | Kind.BASE | Kind.PART:
                 self._state(link, kind, body)
             case Kind.CONTROL:
                 self._control(connection, link, link.role, body)
@@ -331,16 +331,25 @@ class Shell:
             link = self._link_to(standby)
             if link is None:  # it goes with the state, then
                 self.host.base_sent(active, standby.life)
+            elif isinstance(state, Iterator):
+                link.sent[standby] = Base(None)
+                parts = map(pack, state)
+                link.leaving.append(self._ahead(active, standby, link, Kind.PART, parts))
             else:
                 base = link.sent[standby] = base_of(self.host.dataflow, state)
-                link.leaving.append(self._base(active, standby, link, base))
+                messages = (message.written() for message in base.messages)
+                link.leaving.append(self._ahead(active, standby, link, Kind.BASE, messages))
         moves, self.host.out.moves = [*self.unsent, *self.host.out.moves], []
         self.unsent = []
         for move in moves:
             active, standby, state = move
             link = self._link_to(standby)
             if link is not None:
-                data = pack_state(self.host.dataflow, state, link.sent.pop(standby, None))
+                sent = link.sent.pop(standby, None)
+                whole = self.host.whole(active, state) if sent is None else state
+                if whole is None:
+                    continue
+                data = pack_state(self.host.dataflow, whole, sent)
                 link.leaving.append(
                     (Kind.STATE, piece) for piece in pieces(standby, data.size, data.parts())
                 )
@@ -360,16 +369,16 @@ class Shell:
         connection = None if site is None else self.links.get(site)
         return None if connection is None else self.open[connection]
 
-    def _base(
-        self, active: Node, standby: Node, link: Link, base: Base
+    def _ahead(
+        self, active: Node, standby: Node, link: Link, kind: Kind, messages: Iterable[Part]
     ) -> Iterator[tuple[Kind, list[Part]]]:
-        """What a state will refer to, as long as somebody waits for it."""
-        for message in base.messages:
+        """What travels before a state, as long as somebody waits for it."""
+        for message in messages:
             if self.host.where.get(standby) is None:
                 link.sent.pop(standby, None)
                 return
-            for piece in pieces(standby, len(message), [message.written()]):
-                yield Kind.BASE, piece
+            for piece in pieces(standby, len(message), [message]):
+                yield kind, piece
             self.state_bytes += len(message)
         self.host.base_sent(active, standby.life)
 
@@ -410,9 +419,13 @@ class Shell:
                     del link.bases[old]  # of an attempt that was given up
                 link.bases.setdefault(node, []).append(state.data)
                 return
-            base = link.bases.pop(node, [])
+            install: Callable[[Node, Any], None] = self.host.install
             try:
-                moved = unpack_state(self.host.dataflow, node, state.data, base)
+                if kind is Kind.PART:
+                    install, moved = self.host.install_part, unpack(state.data)
+                else:
+                    base = link.bases.pop(node, [])
+                    moved = unpack_state(self.host.dataflow, node, state.data, base)
             except Unreadable as error:
                 raise Malformed(f"the state of {node}: {error}") from None
-            self.guarded(self.host.install, node, moved)
+            self.guarded(install, node, moved)

@@ -57,6 +57,8 @@ class Kind(IntEnum):
     """Units that have been received, of several channels."""
     BASE = 10
     """A piece of what a segment's state refers to, which travels before it."""
+    PART = 11
+    """A piece of a part of an operator's state, which travels before the segment's."""
 
 
 Part = bytes | bytearray | memoryview | Any
