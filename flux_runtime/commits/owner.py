@@ -28,6 +28,8 @@ from flux_runtime.sealing.storage import NOT_IN_PATHS, Storage, local_path, stor
 IDENTITY: Final = "identity.json"
 """In the state folder: its id, made once."""
 INVENTORY: Final = "outputs.json"
+FLOORS: Final = "floors.json"
+"""Apart from the inventory, which is also written without being flushed."""
 """In the state folder: the newest commit of every unit in every output."""
 VERSION: Final = 1
 
@@ -146,16 +148,27 @@ class Inventory:
     def __init__(self, state: Storage, *, empty: bool = False) -> None:
         self._state = state
         self._lock = threading.Lock()
-        data = None if empty else state.read(INVENTORY)
-        try:
-            self._outputs: dict[str, dict[str, Any]] = {} if data is None else json.loads(data)
-        except ValueError:
-            raise DamagedError(
-                state.uri(INVENTORY),
+        self._outputs: dict[str, dict[str, Any]] = (
+            {}
+            if empty
+            else _json(
+                state,
+                INVENTORY,
                 "this list of outputs and their newest commits is damaged",
                 "the results are safe. If they are all there, delete this file, and the next start "
                 "makes it anew from them",
-            ) from None
+            )
+        )
+        self._floors: dict[str, dict[str, int]] = (
+            {}
+            if empty
+            else _json(
+                state,
+                FLOORS,
+                "this list of commits of channels that nobody needs any more is damaged",
+                "nothing was changed. Restore it from a copy, or begin anew with --fresh",
+            )
+        )
 
     def outputs(self) -> Mapping[str, str]:
         """Name -> where it was, of every output."""
@@ -167,7 +180,11 @@ class Inventory:
 
     def floor(self, name: str, unit: str) -> int:
         """Up to this number, the commits of a unit have been deleted because nobody needs them."""
-        return int(self._outputs.get(name, {}).get("floor", {}).get(unit, -1))
+        return int(self._floors.get(name, {}).get(unit, -1))
+
+    def floors(self) -> Mapping[str, Mapping[str, int]]:
+        """Output -> unit -> its floor, of those that have one."""
+        return self._floors
 
     def note(self, name: str, path: str, newest: Mapping[str, int], *, flush: bool = False) -> None:
         """Write down the newest commits of units in an output, and where it is."""
@@ -179,9 +196,18 @@ class Inventory:
     def raise_floor(self, name: str, unit: str, number: int) -> None:
         """Write down, durably, that a unit's commits up to a number are going to be deleted."""
         with self._lock:
-            floors = self._outputs.setdefault(name, {"path": "", "newest": {}})
-            floors.setdefault("floor", {})[unit] = number
-            self._state.write(INVENTORY, json.dumps(self._outputs, indent=1).encode())
+            self._floors.setdefault(name, {})[unit] = number
+            self._state.write(FLOORS, json.dumps(self._floors, indent=1).encode())
+
+
+def _json(state: Storage, name: str, problem: str, remedy: str) -> dict[str, Any]:
+    """The content of a file of the state; nothing where there is none, or an empty one."""
+    data = state.read(name)
+    with contextlib.suppress(ValueError):
+        content = json.loads(data) if data else {}
+        if isinstance(content, dict):
+            return content
+    raise DamagedError(state.uri(name), problem, remedy)
 
 
 class Owner:

@@ -8,7 +8,6 @@ after a finding, so that one look says everything.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -281,11 +280,13 @@ def _channels(state: Path) -> list[Path]:
 
 def _floors(state: Path) -> Mapping[tuple[str, str], int]:
     """(channel, unit) -> up to which number its commits were deleted because all have read them."""
-    floors = {}
-    with contextlib.suppress(DamagedError, OSError, ValueError):
-        for name, entry in json.loads((state / INVENTORY).read_bytes()).items():
-            unit = name.removeprefix("channel ")
-            for of, floor in entry.get("floor", {}).items():
-                folder = Path(entry["path"]) if entry["path"] else state / "channels" / unit
-                floors[(str(folder), of)] = int(floor)
+    try:
+        inventory = Inventory(LocalStorage(state))
+    except (DamagedError, OSError):
+        return {}
+    paths = inventory.outputs()
+    floors: dict[tuple[str, str], int] = {}
+    for name, by_unit in inventory.floors().items():
+        folder = paths.get(name) or state / "channels" / name.removeprefix("channel ")
+        floors |= {(str(folder), unit): floor for unit, floor in by_unit.items()}
     return floors

@@ -10,7 +10,7 @@ import pytest
 from job_folders import UNIT, Folders
 
 from flux_runtime.commits.fence import FencedError
-from flux_runtime.commits.owner import INVENTORY, NotOwnerError, read_identity, read_owner
+from flux_runtime.commits.owner import FLOORS, INVENTORY, NotOwnerError, read_identity, read_owner
 from flux_runtime.commits.record import commit_name
 from flux_runtime.sealing.manifest import DamagedError
 
@@ -124,6 +124,18 @@ def test_results_may_be_ahead_of_the_ledger(folders: Folders) -> None:
     assert folders.owner(folders.start()).newest(UNIT) == 1
 
 
+@pytest.mark.parametrize("content", [None, b""], ids=["missing", "empty"])
+def test_what_was_deleted_stays_known_without_the_inventory(
+    folders: Folders, content: bytes | None
+) -> None:
+    """A crash of the machine, after the inventory was written without being flushed."""
+    owner = folders.owner(folders.start())
+    owner.raise_floor(UNIT, 5)
+    place = folders.path / "state" / INVENTORY
+    place.unlink() if content is None else place.write_bytes(content)
+    assert folders.owner(folders.start()).floor(UNIT) == 5
+
+
 def test_an_output_may_get_another_path(folders: Folders) -> None:
     folders.commit(folders.start(), 0)
     folders.output = "elsewhere/totals"
@@ -174,10 +186,11 @@ def test_a_state_without_its_id_is_refused(folders: Folders) -> None:
         folders.ownership()
 
 
-def test_a_damaged_ledger_is_refused(folders: Folders) -> None:
+@pytest.mark.parametrize("name", [INVENTORY, FLOORS])
+def test_a_damaged_ledger_is_refused(folders: Folders, name: str) -> None:
     folders.commit(folders.start(), 0)
-    (folders.path / "state" / INVENTORY).write_text("[")
-    with pytest.raises(DamagedError, match=INVENTORY):
+    (folders.path / "state" / name).write_text("[")
+    with pytest.raises(DamagedError, match=name):
         folders.ownership()
 
 
