@@ -91,8 +91,8 @@ class Counting:
         self._state.begin(0)
         for value in batch.column(self._key).to_pylist():
             self._state.enter((value,))
-            (count, _) = self._state.read("count") or (0, None)
-            self._state.write("count", (count + 1, None) if count < 2 else None)
+            ((count,), _) = self._state.read("count") or ((0,), None)
+            self._state.write("count", ((count + 1,), None) if count < 2 else None)
         return self._inner.process(batch)
 
     def get_state(self) -> Any:

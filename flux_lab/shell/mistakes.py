@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 from flux_lab.shell.sweep import run
-from flux_runtime.operators import packing
+from flux_runtime.operators import packing, processor_state
 from flux_runtime.site import collector, connection, controller, intake, shell, worker
 from flux_runtime.site.client import Client
 from flux_runtime.site.client_service import ClientService
@@ -404,6 +404,38 @@ MISTAKES: Final = (
         "number",
         "self._numbers.get(message.identity)",
         "next((i for i, m in enumerate(self.messages) if len(m) == len(message)), None)",
+        "large states",
+    ),
+    Mistake(
+        "a key that changes after its part was read does not travel again",
+        processor_state._Reading,
+        "note",
+        "self.changed[key_id] = None",
+        "pass",
+        "large states",
+    ),
+    Mistake(
+        "a key that goes while the state is read comes back",
+        processor_state._Reading,
+        "note",
+        "self.gone[key_id] = None",
+        "pass",
+        "large states",
+    ),
+    Mistake(
+        "a part that comes before word of its standby is dropped",
+        Host,
+        "install_part",
+        "self.early_parts.setdefault(node, []).append(part)",
+        "pass",
+        "large states",
+    ),
+    Mistake(
+        "what parts lack is sent to a site that has none of them",
+        Host,
+        "whole",
+        "machine.whole(state)",
+        "state",
         "large states",
     ),
     # ZooKeeper

@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import (
@@ -35,7 +37,7 @@ from flux_runtime.operators.components import Component, Components
 from flux_runtime.operators.packing import pack, unpack
 from flux_runtime.operators.processor import ProcessorPlan, load
 from flux_runtime.operators.processor_handle import Handle, TimeMode
-from flux_runtime.operators.processor_state import KeyedState, Misuse
+from flux_runtime.operators.processor_state import KeyedState, Misuse, size_of_entry
 from flux_runtime.operators.processor_values import StateValueError, given_row, plain_row
 from flux_runtime.operators.query import CLOCK, tagged
 from flux_runtime.operators.rows import number
@@ -333,3 +335,58 @@ class Odd(StatefulProcessor):
         for row in rows:
             self.last.update((row.n if row.n % 2 else float(row.n),))
             yield Row(n=row.n, key=key[0])
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.integers(0, 7), st.sampled_from(("set", "delete", "timer", "undo"))),
+        st.just("read"),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(st.integers(0, 6), STEPS, STEPS)
+def test_parts_and_the_rest_are_the_state(keys: int, steps: list[Any], later: list[Any]) -> None:
+    """Keys are written, deleted and become new while their state is read."""
+    state, standby = KeyedState(), KeyedState()
+    for key in range(keys):
+        _stepped(state, key, "set")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flux_runtime.operators.processor_state.PART_BYTES", 300)
+        parts = state.parts()
+        for step in steps:
+            if step == "read":
+                if (part := next(parts, None)) is not None:
+                    standby.install_part(unpack(pack(part)))
+            else:
+                _stepped(state, *step)
+        for part in parts:
+            standby.install_part(unpack(pack(part)))
+    for step in later:
+        if step != "read":
+            _stepped(state, *step)
+    standby.install_state(unpack(pack(state.rest())))
+    assert standby.get_state() == state.get_state()
+    assert standby.bytes == state.bytes
+    assert standby.due(100) == state.due(100)
+
+
+def _stepped(state: KeyedState, key: int, what: str) -> None:
+    state.begin(0)
+    state.enter((key,))
+    before = state.savepoint()
+    ((count,), _) = state.read("count") or ((0,), None)
+    size = size_of_entry(((1,), None))
+    match what:
+        case "set" | "undo":
+            state.write("count", ((count + 1,), None), 0 if count else size)
+        case "delete":
+            state.write("count", None, -size if count else 0)
+            for expiry in state.timers():
+                state.delete_timer(expiry)
+        case "timer":
+            state.add_timer(key * 7 + count)
+    if what == "undo":
+        state.rollback(before)
