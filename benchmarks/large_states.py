@@ -1,10 +1,11 @@
 """A pair with a large state loses a copy: how long its output stops, and when it is whole again.
 
-    python benchmarks/large_states.py [--mib 16 256 1024 4096] [--turns 3]
+    python benchmarks/large_states.py [--state keys] [--mib 16 256 1024 4096] [--turns 3]
 
-Three sites as processes, without Spark; one partition, in a pair. Its operator keeps rows: some
-batches say how many of them to make, so that the state need not be sent to get there. Then a batch
-comes every `--pace` seconds, and the site with one of the copies is killed with SIGKILL: the other
+Three sites as processes, without Spark; one partition, in a pair. Its operator keeps rows, as SQL
+does, or keys with a value of 1 KiB, as processors do: some batches say how many of them to make, so
+that the state need not be sent to get there. Then a batch comes every `--pace` seconds, which
+also changes 100 keys, and the site with one of the copies is killed with SIGKILL: the other
 copy goes on, and its state travels to the third site. Prints medians of the longest time from one
 result to the next while that goes on, beside the usual one, of the time until the pair is whole
 again, and how much memory a site had at most. Exit status 1 if a result is wrong.
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,12 +30,16 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from flux_lab.local_sites import LocalSites
+from flux_runtime.operators.processor_state import KeyedState
 from flux_runtime.operators.rows import SN_FIELDS, KeySplit, merge, rows_size
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import Shape
 
 KEPT: Final = pa.schema([(name, pa.int64()) for name in "abcdefgh"])
 ROW_BYTES: Final = 8 * len(KEPT)
+KEY_BYTES: Final = 1 << 10
+CHANGED: Final = 100
+"""Keys that a batch changes."""
 FILL_BYTES: Final = 64 << 20
 """Of state that one batch makes."""
 AFTER_S: Final = 3.0
@@ -55,9 +61,7 @@ class Keeping:
             columns = [np.arange(first, first + rows) for _ in KEPT]
             self.kept = pa.concat_tables([self.kept, pa.table(columns, schema=KEPT)])
             counts.append(self.kept.num_rows)
-        sn = [batch.column(field.name) for field in SN_FIELDS]
-        schema = pa.schema([("kept", pa.int64()), *SN_FIELDS])
-        return pa.RecordBatch.from_arrays([pa.array(counts, pa.int64()), *sn], schema=schema)
+        return output(batch, counts)
 
     def get_state(self) -> Any:
         """All rows."""
@@ -72,11 +76,60 @@ class Keeping:
         return int(self.kept.num_rows) * ROW_BYTES
 
 
-def dataflow() -> Dataflow:
+class Keys:
+    """Makes as many keys as a batch says, changes some, and puts out how many it has."""
+
+    def __init__(self) -> None:
+        self.state = KeyedState()
+        for name in ("get_state", "install_state", "parts", "rest", "install_part"):
+            setattr(self, name, getattr(self.state, name))
+
+    def process(self, batch: Any) -> Any:
+        """A row for each row."""
+        counts = []
+        for new in batch.column("rows").to_pylist():
+            self.state.begin(len(counts))
+            first = len(self.state.keys)
+            for key in range(first, first + new):
+                self.write(key, KEY_BYTES)
+            for i in range(CHANGED if first else 0):
+                self.write((first * 7919 + i * 104729) % first, 0)
+            counts.append(len(self.state.keys))
+        return output(batch, counts)
+
+    def write(self, key: int, more: int) -> None:
+        """Give a key a value of its own."""
+        self.state.enter((key,))
+        value = (self.state.read("value") or ((bytes(KEY_BYTES),), None))[0][0]
+        self.state.write("value", ((value[1:] + bytes([key % 251]),), None), more)
+
+    def state_size(self) -> int:
+        """Bytes of them."""
+        return self.state.bytes
+
+
+def output(batch: Any, counts: list[int]) -> Any:
+    """A row for each row, with how many there are."""
+    sn = [batch.column(field.name) for field in SN_FIELDS]
+    schema = pa.schema([("kept", pa.int64()), *SN_FIELDS])
+    return pa.RecordBatch.from_arrays([pa.array(counts, pa.int64()), *sn], schema=schema)
+
+
+def rows() -> Dataflow:
+    """One stage with one partition, which keeps rows."""
+    return dataflow(Keeping)
+
+
+def keys() -> Dataflow:
+    """One stage with one partition, which keeps keys."""
+    return dataflow(Keys)
+
+
+def dataflow(operator: Callable[[], Any]) -> Dataflow:
     """One stage with one partition."""
     return Dataflow(
         shape=Shape(widths=(1,), pool=64, ack_every=8, in_hand=4),
-        operator=lambda _: Keeping(),
+        operator=lambda _: operator(),
         split=KeySplit({0: ("rows",)}),
         merge=merge,
         rows_size=rows_size,
@@ -105,12 +158,12 @@ class Results(threading.Thread):
             self.reader.commit(offset)
 
 
-def measure(mib: int, pace_s: float) -> tuple[float, float, float, float, bool]:
+def measure(state: str, mib: int, pace_s: float) -> tuple[float, float, float, float, bool]:
     """(longest and usual time between results, until whole, memory in MiB, wrong)."""
     with (
         tempfile.TemporaryDirectory() as folder,
         LocalSites(
-            dataflow="benchmarks.large_states:dataflow", sites=3, folder=Path(folder)
+            dataflow=f"benchmarks.large_states:{state}", sites=3, folder=Path(folder)
         ) as job,
     ):
         feeder, results = job.feeder("sizes"), Results(job)
@@ -123,7 +176,7 @@ def measure(mib: int, pace_s: float) -> tuple[float, float, float, float, bool]:
 
         left = mib << 20
         while left > 0:
-            feed(min(left, FILL_BYTES) // ROW_BYTES)
+            feed(min(left, FILL_BYTES) // (ROW_BYTES if state == "rows" else KEY_BYTES))
             left -= FILL_BYTES
         fills = len(results.fed)
         while len(results.times) < fills:
@@ -168,6 +221,7 @@ def main() -> int:
     """Measure and print; 1 where a result is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
+    add("--state", choices=("rows", "keys"), default="rows")
     add("--mib", type=int, nargs="+", default=[16, 256, 1024, 4096])
     add("--turns", type=int, default=3)
     add("--pace", type=float, default=0.05)
@@ -175,7 +229,7 @@ def main() -> int:
     wrong = False
     print(f"{'state':>10}  {'pause':>8}  {'usually':>8}  {'whole after':>11}  {'memory':>9}")
     for mib in args.mib:
-        turns = [measure(mib, args.pace) for _ in range(args.turns)]
+        turns = [measure(args.state, mib, args.pace) for _ in range(args.turns)]
         longest, usual, whole, memory = (
             statistics.median(turn[i] for turn in turns) for i in range(4)
         )

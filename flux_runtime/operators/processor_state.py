@@ -243,19 +243,24 @@ class KeyedState:
 
     def parts(self) -> Iterator[list[Any]]:
         """See `dataflow.InParts`; a reading before this one ends."""
-        self._reading = _Reading(list(self.keys))
+        self._reading = _Reading()
         return self._read_parts(self._reading)
 
     def _read_parts(self, reading: _Reading) -> Iterator[list[Any]]:
-        at = 0
-        while at < len(reading.order):
-            size = max(1, PART_BYTES * len(self.keys) // max(1, self.bytes))
-            part = [k for k in reading.order[at : at + size] if k not in reading.gone]
-            at += size
-            for key_id in part:
-                reading.changed.pop(key_id, None)
-            reading.parts += 1
-            yield self._copies(part)
+        """All keys, then those that have changed meanwhile, as long as these become fewer."""
+        order, fewer = list(self.keys), True
+        while order and fewer:
+            at = 0
+            while at < len(order):
+                size = max(1, PART_BYTES * len(self.keys) // max(1, self.bytes))
+                part = [key_id for key_id in order[at : at + size] if key_id not in reading.gone]
+                at += size
+                for key_id in part:
+                    reading.changed.pop(key_id, None)
+                reading.parts += 1
+                yield self._copies(part)
+            again = [key_id for key_id in reading.changed if key_id not in reading.gone]
+            fewer, order = size < 2 * len(again) < len(order), again
 
     def rest(self) -> dict[str, Any]:
         """See `dataflow.InParts`: keys that have changed since they were read, and those gone."""
@@ -310,15 +315,13 @@ class _Reading:
     """A state that is read in parts while it changes.
 
     Attributes:
-        order: keys that were there when the reading began.
         changed: keys that have changed since their part was read, and those that are new, in the
             order in which they became it, which is that of `KeyedState.keys`.
         gone: keys that were deleted, perhaps to become new again.
         parts: how many have been read.
     """
 
-    def __init__(self, order: list[bytes]) -> None:
-        self.order = order
+    def __init__(self) -> None:
         self.changed: dict[bytes, None] = {}
         self.gone: dict[bytes, None] = {}
         self.parts = 0
