@@ -122,14 +122,16 @@ class Record:
         if type(node) is not Map:
             return refuse(self, node, findings)
         before = findings.errors
-        unknown: list[Scalar] = []
+        unknown: list[tuple[Scalar, str]] = []
         fields = Fields(node)
+        cut = ""
         for text, (key, value_node) in node.entries.items():
             entry = self.keys.get(text)
             if entry is None:
-                unknown.append(key)
+                empty = isinstance(value_node, Scalar) and not value_node.text
+                unknown.append((key, cut if empty else ""))
                 continue
-            findings.key = text
+            cut = findings.key = text
             value = entry.shape.read(value_node, findings)
             if value is not BAD:
                 fields.values[text] = value
@@ -141,14 +143,23 @@ class Record:
         fields.broken = findings.errors != before
         return fields
 
-    def _report_unknown(self, keys: list[Scalar], findings: Findings) -> None:
-        """One finding for each key, but one for all that belong to the same other place."""
+    def _report_unknown(self, keys: list[tuple[Scalar, str]], findings: Findings) -> None:
+        """One finding for each key, but one for all that belong to the same other place.
+
+        Args:
+            keys: and, where a key has no value, the known key before it: in braces, YAML cuts text
+                without quotes at a comma.
+            findings: what is wrong.
+        """
         places: set[str] = set()
-        for key in keys:
+        for key, cut in keys:
             if self.extensions and key.text.startswith("x-"):
                 continue
             near, remedy = "", self.elsewhere.get(key.text)
-            if remedy is None:
+            if cut and " " in key.text:
+                near = f"; is it the rest of `{cut}`?"
+                remedy = f"Put the value of `{cut}` in quotes: a comma ends a value without them."
+            elif remedy is None:
                 near = findings.suggest(key.text, self.keys)
                 remedy = f"The keys of {self.name} are {', '.join(self.keys)}."
             elif remedy in places:
