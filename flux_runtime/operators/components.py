@@ -27,7 +27,7 @@ from flux_runtime.operators.unprocessable import (
     SettingAside,
     Undoable,
 )
-from flux_runtime.protocol.dataflow import Dataflow, Operator
+from flux_runtime.protocol.dataflow import Dataflow, InParts, Operator
 from flux_runtime.protocol.vocabulary import Pair, Shape
 
 if TYPE_CHECKING:
@@ -229,6 +229,10 @@ class Entered:
         self.get_state = inner.get_state
         self.install_state = inner.install_state
         self.state_size = inner.state_size
+        if isinstance(inner, InParts):
+            self.parts = inner.parts
+            self.rest = inner.rest
+            self.install_part = inner.install_part
 
     def process(self, batch: Batch) -> Batch:
         """Rows of one batch in, what they lead to out."""

@@ -42,6 +42,7 @@ from flux_runtime.operators.processor_values import StateValueError, given_row, 
 from flux_runtime.operators.query import CLOCK, tagged
 from flux_runtime.operators.rows import number
 from flux_runtime.operators.unprocessable import letters_of, results_of
+from flux_runtime.protocol.dataflow import InParts
 
 N = StructType().add("n", LongType())
 NAME = StructType().add("name", StringType())
@@ -335,6 +336,18 @@ class Odd(StatefulProcessor):
         for row in rows:
             self.last.update((row.n if row.n % 2 else float(row.n),))
             yield Row(n=row.n, key=key[0])
+
+
+def test_the_state_of_a_site_s_processor_travels_in_parts() -> None:
+    operator, standby = (flow(Counting).stages[0].made(None) for _ in range(2))
+    assert isinstance(operator, InParts)
+    assert isinstance(standby, InParts)
+    operator.process(batch([("a", 1), ("b", 1)], 0))
+    for part in operator.parts():
+        standby.install_part(unpack(pack(part)))
+    operator.process(batch([("b", 1), ("c", 1)], 1))
+    standby.install_state(unpack(pack(operator.rest())))
+    assert standby.get_state() == operator.get_state()
 
 
 STEPS = st.lists(
