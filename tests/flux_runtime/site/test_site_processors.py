@@ -15,17 +15,26 @@ from flux_runtime.operators.unprocessable import letters_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
+IN_PARTS = """
+from flux_lab.processors import chain
+from flux_runtime.site import host
+
+host.BASE_MIN_BYTES = 0
+"""
+"""Also the state of these few keys travels in parts."""
+
 
 def test_state_and_timers_outlive_the_site_that_held_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    (tmp_path / "small.py").write_text(IN_PARTS)
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[3]}:{tmp_path}")
     batches = drawn_input(random.Random(8), "FramesByEventTime", 80)
     expected = reference(chain(), batches).output
     letters = [letter["why"] for _, rows in expected for letter in letters_of(rows)]
     for part in ("the record is late", "the timer at", "are withdrawn"):
         assert any(part in why for why in letters), part
-    with LocalSites(dataflow="flux_lab.processors:chain", sites=3, folder=tmp_path) as job:
+    with LocalSites(dataflow="small:chain", sites=3, folder=tmp_path) as job:
         found = run_through(job, batches, {30: lambda: job.kill(1)})
         same(found, expected)
         assert failed(job) == 1
