@@ -365,11 +365,10 @@ def grown(rng: random.Random) -> Iterator[tuple[str, str | None, list[int]]]:
 
 def test_what_is_not_said_to_be_kept_for_ever_is_not() -> None:
     rng, growing = random.Random(4), 0
-    for _ in range(2):
-        for sql, said, (first, second, third) in grown(rng):
-            growing += said is not None and third > 1.4 * second
-            assert said is not None or third <= 1.2 * max(first, second) + 40, (sql, first, third)
-    assert growing >= 2
+    for sql, said, (first, second, third) in grown(rng):
+        growing += said is not None and third > 1.4 * second
+        assert said is not None or third <= 1.2 * max(first, second) + 40, (sql, first, third)
+    assert growing >= 1
 
 
 @pytest.fixture(scope="module")

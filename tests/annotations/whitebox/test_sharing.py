@@ -66,10 +66,10 @@ def pairs(seeds: int, length: int = 2) -> Iterator[tuple[str, Any, Any]]:
 
 def test_a_cte_in_several_places_is_as_its_text_in_each() -> None:
     compared = 0
-    for text, shared, apart in pairs(10):
+    for text, shared, apart in pairs(6):
         compared += 1
         assert shared == apart, text
-    assert compared > 60
+    assert compared > 40
 
 
 def test_far_down_a_chain_a_cte_is_as_its_text() -> None:
