@@ -4,8 +4,9 @@
 
 Each function is drawn: it filters, joins what never changes or what is appended to meanwhile,
 counts, removes duplicates, calls helpers and functions of its own for each record (pure, left to
-chance, keeping something), looks at its micro-batch or its number, and writes in some mode. The
-script is read without being run. Where a function is said to give the same answers in any order,
+chance, keeping something), looks at its micro-batch or its number, and writes in some mode or
+merges, in one of the ways to write a merge; Delta then merges as `deltalake` has it. The script is
+read without being run. Where a function is said to give the same answers in any order,
 Spark calls it for the same records in several orders, cut into micro-batches in several ways, with
 and without a repeated micro-batch, while the table that is appended to grows. Rows that one run
 writes and another does not refute that; then the exit status is 1. Files of `read.parquet` outside
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -24,6 +26,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+import deltalake
 
 from annotations.whitebox.existing import derived, read
 from annotations.whitebox.sandbox import Limits
@@ -140,15 +144,37 @@ WRITE: Final = (
     'df.join(spark.read.schema("id INT").parquet("{out}"), "id", "left_anti")'
     '.write.mode("append").parquet("{out}")',
 )
+MERGED_FROM: Final = (
+    *RECORD[:1], *RECORD[3:5], *RECORD[9:10], *RECORD[12:13], 'df = df.dropDuplicates(["id"])',
+    'df = df.groupBy("id").agg(*(F.max(each).alias(each) for each in ("k", "n", "w")))',
+)  # fmt: skip
+"""Steps before a merge, which leave the columns of its table."""
+CLAUSES: Final = {
+    "matched": ("update n = s.n", "update n = t.n + s.n", "update n = s.n, b = {number}",
+                "update k = s.k, w = s.w", "delete"),
+    "not matched": ("insert", "insert"),
+    "not matched by source": ("update n = 0", "update n = t.n + 1", "delete"),
+}  # fmt: skip
+WHERE: Final = {
+    "matched": ("s.n > t.n", "s.n > 1", "t.b < {number}", "t.k <> s.k", "s.w = 'a'"),
+    "not matched": ("s.n > 1", "{number} < 2"),
+    "not matched by source": ("t.n > 1", "t.b < {number}"),
+}
+"""Conditions of a merge, some of which guard by the number of the micro-batch."""
+ON: Final = ("t.id = s.id", "t.id = s.id", "t.k = s.k", "t.id = s.id AND t.k = s.k",
+             "t.id = s.id AND t.b < {number}")  # fmt: skip
+TARGET: Final = {"id": "s.id", "k": "s.k", "n": "s.n", "w": "s.w", "b": "{number}"}
+"""Columns of the table that is merged into -> what is inserted."""
 RUNS: Final = 4
 
 
 class Function(NamedTuple):
-    """A drawn function; `written` is below the lake."""
+    """A drawn function; `written` is below the lake, `runs` what is called in place of its text."""
 
     name: str
     text: str
     written: str
+    runs: str = ""
 
 
 Row = tuple[Any, ...]
@@ -157,6 +183,9 @@ Row = tuple[Any, ...]
 def functions(rng: random.Random, number: int) -> Iterator[Function]:
     """So many functions."""
     for at in range(number):
+        if rng.random() < 0.15:
+            yield merging(rng, at)
+            continue
         steps = rng.sample(RECORD, rng.randint(0, 3))
         if rng.random() < 0.5:
             steps.insert(rng.randint(0, len(steps)), rng.choice(OTHER))
@@ -165,9 +194,91 @@ def functions(rng: random.Random, number: int) -> Iterator[Function]:
         yield Function(f"body_{at}", f"def body_{at}(df, number):\n    {body}\n", f"out_{at}")
 
 
+def merging(rng: random.Random, at: int) -> Function:
+    """A function that merges its micro-batch into a table, and may append to another one."""
+    on, clauses = rng.choice(ON), []
+    for place in rng.choice([("matched",), ("not matched",), (*CLAUSES,), tuple(CLAUSES)[:2]]):
+        condition = rng.choice(WHERE[place]) if rng.random() < 0.5 else ""
+        clauses.append((place, rng.choice(CLAUSES[place]), condition))
+    steps = rng.sample(MERGED_FROM, rng.randint(0, 2))
+    if rng.random() < 0.15:
+        steps.insert(0, "if number > 2: return")
+    spark = rng.choice([_in_sql, _of_delta, _merged_into])(f"{{lake}}/merged_{at}", on, clauses)
+    rust = _of_deltalake(f"{{lake}}/merged_{at}", on, clauses)
+    texts, written = [[*steps, spark], [*steps, rust]], f"merged_{at}"
+    if rng.random() < 0.3:
+        written, meets = f"out_{at}", rng.random() < 0.5
+        table = f"{{lake}}/merged_{at}"
+        for text, held in zip(
+            texts,
+            (f'spark.read.format("delta").load("{table}")',
+             f'spark.createDataFrame(deltalake.DeltaTable("{table}").to_pandas())'),
+            strict=True,
+        ):  # fmt: skip
+            text += [f'df = df.join({held}.select("id"), "id")'] if meets else []
+            text += [f'df.write.mode("append").parquet("{{lake}}/out_{at}")']
+    texts[1].insert(0, "import deltalake")
+    one, other = (f"def body_{at}(df, number):\n    " + "\n    ".join(t) + "\n" for t in texts)
+    return Function(f"body_{at}", one, written, other)
+
+
+Clause = tuple[str, str, str]
+"""When, what is done then, and under which condition."""
+
+
+def _set(action: str) -> dict[str, str]:
+    """Column -> its new value."""
+    return TARGET if action == "insert" else dict(re.findall(r"(\w+) = ([^,]+)", action))
+
+
+def _mapping(action: str, of: str = 'f"{}"') -> str:
+    return "{" + ", ".join(f'"{n}": {of.format(value)}' for n, value in _set(action).items()) + "}"
+
+
+def _in_sql(table: str, on: str, clauses: Sequence[Clause]) -> str:
+    text = f"MERGE INTO delta.`{table}` t USING batch s ON {on}"
+    for place, action, condition in clauses:
+        text += f" WHEN {place.upper()}" + f" AND {condition}" * bool(condition) + " THEN "
+        if action == "insert":
+            text += f"INSERT ({', '.join(TARGET)}) VALUES ({', '.join(TARGET.values())})"
+        else:
+            text += action.replace("update ", "UPDATE SET ").replace("delete", "DELETE")
+    return f'df.createOrReplaceTempView("batch"); df.sparkSession.sql(f"{text}")'
+
+
+def _of_delta(table: str, on: str, clauses: Sequence[Clause]) -> str:
+    text = f'DeltaTable.forPath(spark, "{table}").alias("t").merge(df.alias("s"), f"{on}")'
+    for place, action, condition in clauses:
+        where = [f'condition=f"{condition}"'] if condition else []
+        kind, name = action.partition(" ")[0], "set" if "update" in action else "values"
+        where += [f"{name}={_mapping(action)}"] if action != "delete" else []
+        text += f".when{place.title().replace(' ', '')}{kind.title()}({', '.join(where)})"
+    return f"from delta.tables import DeltaTable; {text}.execute()"
+
+
+def _merged_into(table: str, on: str, clauses: Sequence[Clause]) -> str:
+    text = f'df.alias("s").mergeInto("{table.rpartition("/")[2]}", F.expr(f"{on}"))'
+    for place, action, condition in clauses:
+        place = place.title().replace(" ", "")
+        text += f".when{place}(" + f'F.expr(f"{condition}")' * bool(condition) + ")."
+        given = _mapping(action, 'F.expr(f"{}")') if action != "delete" else ""
+        text += f"{action.partition(' ')[0]}({given})"
+    return f"{text}.merge()"
+
+
+def _of_deltalake(table: str, on: str, clauses: Sequence[Clause]) -> str:
+    text = f'deltalake.DeltaTable("{table}").merge(df.toArrow(), f"{on}", "s", "t")'
+    for place, action, condition in clauses:
+        where = [f"updates={_mapping(action)}"] if action != "delete" else []
+        where += [f'predicate=f"{condition}"'] if condition else []
+        kind = action.partition(" ")[0]
+        text += f".when_{place.replace(' ', '_')}_{kind}({', '.join(where)})"
+    return f"{text}.execute()"
+
+
 def text_of(several: Sequence[Function], lake: Path, *, started: bool) -> str:
     """The script; `started` with the queries that hand micro-batches to the functions."""
-    text = HEAD + "".join(each.text for each in several)
+    text = HEAD + "".join(each.text if started else each.runs or each.text for each in several)
     if started:
         text += f'clicks = spark.readStream.schema("{COLUMNS}").json("/in/clicks")\n'
         for each in several:
@@ -221,6 +332,9 @@ def written(
     spark.createDataFrame([(0, "x"), (1, "y")], "k INT, v STRING").write.parquet(f"{lake}/fixed")
     live = spark.createDataFrame([(rng.randrange(3), "z")], "k INT, v STRING")
     live.write.parquet(f"{lake}/live")
+    if function.runs:
+        held = spark.createDataFrame([(0, 1, 2, "a", -1), (5, 0, 1, "b", -1)], f"{COLUMNS}, b INT")
+        deltalake.write_deltalake(f"{lake}/merged_{function.name[5:]}", held.toArrow())
     space: dict[str, Any] = {"__name__": "script"}
     exec(compile(text_of(several, lake, started=False), "script", "exec"), space)
     again = rng.randrange(len(batches)) if rng.random() < 0.4 else -1
@@ -230,6 +344,9 @@ def written(
         if rng.random() < 0.5:
             live.write.mode("append").parquet(f"{lake}/live")
     path = lake / function.written
+    if function.written.startswith("merged"):
+        rows = deltalake.DeltaTable(path).to_pyarrow_table().to_pylist()
+        return Counter(str(sorted(row.items())) for row in rows)
     if not any(path.rglob("part-*")):
         return Counter()
     kind = "json" if any(path.rglob("*.json")) else "parquet"

@@ -47,13 +47,15 @@ _VIEW: Final = re.compile(
     r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:GLOBAL\s+)?TEMP(?:ORARY)?\s+VIEW\s+([\w.`]+)\s+AS\s+(.*)",
     re.IGNORECASE | re.DOTALL,
 )
+_NAME: Final = r"(?:[\w.]|`[^`]*`)+"
 _MERGE: Final = re.compile(
-    r"\s*(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?MERGE\s+(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?INTO\s+([\w.`]+).*?"
-    r"\bUSING\s+([\w.`]+|\()",
+    r"\s*(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?MERGE\s+(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?INTO\s+"
+    rf"({_NAME}).*?\bUSING\s+({_NAME}|\()",
     re.IGNORECASE | re.DOTALL,
 )
 _INSERT: Final = re.compile(
-    r"\s*INSERT\s+(?:INTO|OVERWRITE)\s+(?:TABLE\s+)?([\w.`]+)\s*(?:\([^)]*\)\s*)?((?:SELECT|WITH|FROM|TABLE)\b.*)",
+    rf"\s*INSERT\s+(?:INTO|OVERWRITE)\s+(?:TABLE\s+)?({_NAME})\s*(?:\([^)]*\)\s*)?"
+    r"((?:SELECT|WITH|FROM|TABLE)\b.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _OVERWRITE: Final = re.compile(r"\s*INSERT\s+OVERWRITE\b", re.IGNORECASE)
@@ -294,6 +296,7 @@ class Answers:
     def _written(self, match: re.Match[str], *, merge: bool) -> None:
         """What `MERGE INTO` and `INSERT INTO` write, and where."""
         target = match[1].replace("`", "")
+        target = target.removeprefix("delta.") if "/" in target else target
         query = f"SELECT * FROM {match[2]}" if merge else match[2]
         if merge and match[2] == "(":
             query = inside(match.string, match.end())

@@ -25,7 +25,7 @@ from annotations.whitebox.functions import (
     On,
     Way,
 )
-from benchmarks.batch_functions import Function, differ, functions, labels, outcomes
+from benchmarks.batch_functions import Function, differ, functions, labels, merging, outcomes
 from benchmarks.function_values import BY_NAME, SAMPLES
 from benchmarks.functions_on_spark import MODES, Prover, planted, prove, session
 from benchmarks.query_soundness import planned_otherwise, subject
@@ -120,9 +120,12 @@ def test_a_text_that_is_a_clock_is_found(spark: Any) -> None:
 
 def test_spark_refutes_no_function_of_foreach_batch(spark: Any, tmp_path: Path) -> None:
     rng = random.Random(SEED)
-    several = list(functions(rng, 12))
+    several = [*functions(rng, 20), *(merging(rng, at) for at in range(20, 30))]
     said = labels(several, tmp_path)
-    same = [function for function in several if said[function.name]][:2]
+    merges = [function for function in several if function.written.startswith("merged")]
+    assert len(merges) > 5
+    assert not any(said[function.name] for function in merges)
+    same = [function for function in several if said[function.name] and not function.runs][:2]
     assert len(same) == 2
     for function in same:
         assert differ(outcomes(spark, function, several, rng, tmp_path)) is None, function.text
