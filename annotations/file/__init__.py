@@ -8,7 +8,8 @@
   hold between them.
 - `python_module`: the same from a module in Python, whose declarations (`python_declarations`,
   `python_values`, `python_streams`) become the tree that a file gives.
-- `splits`, `repeats`: questions to the code behind a path, asked by the analysis.
+- `splits`: questions to the code behind a path, asked by the analysis; `completion`: what the
+  code adds to a path that is written in part.
 - `insertions`, `writing`, `additions`: what commands write into a file; `importing`: a file made
   of a Spark project, and `import_code` the functions beside it.
 """

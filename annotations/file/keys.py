@@ -89,8 +89,8 @@ PATH: Final = _record(
             MapOf(
                 ATTRIBUTE_NAME, ATTRIBUTE_NAME, "a mapping from output to input attributes", True
             ),
-            "Which output attribute is an unchanged copy of which input attribute. Without it, "
-            "attributes of equal name.",
+            "Which output attribute is an unchanged copy of which input attribute. Without it, the "
+            "copies that the component's SQL makes; of other code, attributes of equal name.",
         ),
     },
     elsewhere=dict.fromkeys(

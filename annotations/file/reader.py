@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from annotations.dataflow import EMPTY, Component, Dataflow, Deployment, Stream
 from annotations.diagnostics import BadInput, Diagnostic, Findings
 from annotations.file import checks
+from annotations.file.completion import completed
 from annotations.file.components import Built, build_component
 from annotations.file.connect import connect
 from annotations.file.keys import (
@@ -29,7 +30,6 @@ from annotations.file.keys import (
 )
 from annotations.file.notation import DependencyValue, key_of
 from annotations.file.records import Fields
-from annotations.file.repeats import with_repeats
 from annotations.file.shapes import BAD, Pairs
 from annotations.file.splits import with_splits
 from annotations.file.streams import Streams, check_secrets, texts
@@ -251,7 +251,7 @@ class _Reading:
                 dataflow = with_derived_paths(code, self.findings)
         if self.findings.errors:
             return dataflow
-        return with_splits(with_repeats(dataflow, self.text), self.text, execute=self.execute)
+        return with_splits(completed(dataflow, self.text), self.text, execute=self.execute)
 
     def _whole(
         self,

@@ -62,6 +62,9 @@ def _of_output(
                 f"{name} {claim} is written `{difference[0]}`, and its code gives `{difference[1]}`"
             )
             yield Diagnostic(CODES["BLZ077"], message, claim.position)
+        if copies := _of_lineage(claim, shown, output):
+            message = f"{name} {claim} is written to copy {copies}, which its code does not show"
+            yield Diagnostic(CODES["BLZ084"], message, claim.position)
         if more_than_shown(claim, shown, dependencies.of(component, claim)):
             message = f"{name} {claim} is written {said(claim)}, and its code gives {said(shown)}"
             why = "; ".join(
@@ -79,6 +82,14 @@ def _of_repeats(claim: Path, shown: Path) -> tuple[str, str] | None:
     if claim.rows is Rows.ONE and shown.rows is Rows.MANY:
         return "rows: one", "rows: many"
     return None
+
+
+def _of_lineage(claim: Path, shown: Path, output: Output) -> str:
+    """The copies that are written and that the code, where it is read as a whole, does not make."""
+    if claim.lineage is None or shown.lineage is None or output.query.problem is not None:
+        return ""
+    missing = claim.lineage.items() - shown.lineage.items()
+    return ", ".join(f"`{source}` as `{target}`" for target, source in sorted(missing))
 
 
 def said(path: Path) -> str:

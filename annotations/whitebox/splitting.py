@@ -175,10 +175,13 @@ class _Splitting:
         self._fds = fds
         self._attributes: dict[str, set[str]] = {}
         """Stream -> its attributes, or those of them that the query names."""
+        self._identifying: dict[str, tuple[frozenset[str], ...]] = {}
+        """Stream -> keys of which each is of one record."""
         for node in nodes_of(plan):
             if isinstance(node, Source):
                 names = {column.name for column in node.columns}
                 self._attributes.setdefault(node.name, set()).update(names)
+                self._identifying[node.name] = node.keys
         self._united: dict[tuple[int, ...], int] = {}
         """Occurrences in the branches of a UNION ALL -> the one behind its rows."""
         self._length = len(next(iter(keys.values()), ()))
@@ -412,10 +415,14 @@ class _Splitting:
         self, streams: frozenset[str]
     ) -> tuple[dict[int, str], list[FunctionalDependency]]:
         """The key as all of these streams name it, and the dependencies that hold in all."""
-        names = [self._keys[stream] for stream in streams]
-        key = {at: name for at, name in enumerate(names[0]) if all(n[at] == name for n in names)}
+        keys = [self._keys[stream] for stream in streams]
+        key = {at: name for at, name in enumerate(keys[0]) if all(k[at] == name for k in keys)}
         shared = set.intersection(*(self._attributes[stream] for stream in streams))
-        return key, list(within(shared, self._fds))
+        fds = list(within(shared, self._fds))
+        if len(streams) == 1:  # equal keys of one stream are of one record
+            identifying = self._identifying[next(iter(streams))]
+            fds += [FunctionalDependency(names, frozenset(shared)) for names in identifying]
+        return key, fds
 
     def _same_partition(
         self,

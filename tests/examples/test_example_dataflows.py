@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from annotations.dataflow import Component
 from annotations.file import load
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
@@ -92,7 +93,14 @@ def test_the_two_word_counts_differ_by_the_seal_alone() -> None:
         producers=None,
     )
     assert dict(sealed.streams) | {"tweets": tweets} == dict(unsealed.streams)
-    assert {**sealed.components} == {**unsealed.components}
+    assert {name: uncopied(each) for name, each in sealed.components.items()} == {
+        **unsealed.components
+    }
+
+
+def uncopied(component: Component) -> Component:
+    """The component without what its SQL says of copies, which is read for seals only."""
+    return replace(component, paths=tuple(replace(p, lineage=None) for p in component.paths))
 
 
 def test_the_hourly_ad_network_runs_the_same_query_as_its_variant() -> None:

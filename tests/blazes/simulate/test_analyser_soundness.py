@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from annotations.dataflow import Component, Dataflow, Endpoint, Stream
+from annotations.file import reader
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.coordination import plan
@@ -37,6 +38,15 @@ def test_no_label_is_exceeded(dataflows: int, seed: int) -> None:
     assert found.dataflows == dataflows
     assert not found.mistakes
     assert sum(found.differed.values()) > 0
+
+
+def test_annotations_that_the_code_does_not_show_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, wrong = benchmark().unsaid(range(100), 7)
+    assert not wrong, wrong[0]
+    assert found["better, told"] > 20
+    monkeypatch.setattr(reader, "completed", lambda dataflow, text: dataflow)
+    _, wrong = benchmark().unsaid(range(100), 7)
+    assert wrong
 
 
 def test_waiting_requests_are_not_state_that_diverges() -> None:
