@@ -449,12 +449,13 @@ class Prover:
 
     def clocks(self, chosen: Callable[[str], bool], count: int) -> None:
         """Whether a text is taken for a date or a timestamp by other functions, too."""
-        others = ("x_day", "x_instant", "x_text", "x_int")
+        others = ("x_day", "x_instant", "x_text", "x_int", "array(x_day)", "array(x_instant)")
         given = ", ".join(f"(SELECT x AS x_{n} FROM {self.pool(BY_NAME[n])} LIMIT 1)"
                           for n in ("day", "instant", "text", "int"))  # fmt: skip
         names = [name for name, row in FUNCTIONS.items() if chosen(name) and row.in_spark
                  and row.kind in (Kind.SCALAR, Kind.AGGREGATE) and name != "cast"]  # fmt: skip
-        calls = [(name, [other] * place + ["'today'"] + [other] * (arity - place - 1), other)
+        calls = [(name, [other] * place + ["array('today')" if "array" in other else "'today'"]
+                  + [other] * (arity - place - 1), other)
                  for name in names for arity in (1, 2, 3) for place in range(arity)
                  for other in (others if arity > 1 else others[:1])]  # fmt: skip
         for name, inner, other in self.rng.sample(calls, min(count, len(calls))):
@@ -474,8 +475,10 @@ class Prover:
         self.report.claims += 1
         self.report.cases += 1
         row = FUNCTIONS[name]
-        compared = row.compares and other in ("x_day", "x_instant")
-        for kind in re.findall(r"cast\(today as (date|timestamp)\b", plan.toString()):
+        compared = row.compares and ("x_day" in other or "x_instant" in other)
+        for kind in re.findall(
+            r"cast\((?:array\()?today\)? as (?:array<)?(date|timestamp)\b", plan.toString()
+        ):
             taken = [Family.TIMESTAMP] if kind == "timestamp" else [Family.DATE, Family.TIMESTAMP]
             if row.takes not in taken and not compared:
                 says = f"{name} does not take a text for a {kind}"

@@ -231,10 +231,15 @@ def _takes_times(call: Call, text: Callable[[Expression], bool], kind: DataType 
 
     if call.function in _CASTING:
         return any(map(time, call.type.parts))
+    types = [type_of(argument) for argument in call.arguments]
+    families = {type_.family for type_ in types}
+    if call.function == "concat" and not families & {Family.ARRAY, Family.UNKNOWN}:
+        return False  # what is no text becomes one
     if row is not None and row.compares:
-        others = [type_of(argument) for argument in call.arguments if not text(argument)]
-        moves = call.function in ("+", "-") and any(t.family is Family.INTERVAL for t in others)
-        return moves or any(map(time, others))
+        moves = call.function in ("+", "-") and Family.INTERVAL in families
+        parts = {type_: [*type_.parts] for type_ in types}  # of arrays and maps, too
+        met = [t for t, inner in parts.items() if any(p.family in _TEXT_OR_TIME for p in inner)]
+        return moves or (len(met) > 1 and any(time(part) for t in met for part in parts[t]))
     return row is not None and row.takes in ((Family.TIMESTAMP,) if kind else _TAKEN)
 
 
@@ -243,6 +248,7 @@ _CASTING: Final = frozenset({"cast", "try_cast", "from_json", "from_csv", "from_
 _WITH_FORMAT: Final = frozenset({"to_timestamp", "to_timestamp_ltz", "try_to_timestamp"})
 """Functions to which a format says what of a time is in a text."""
 _TIMES: Final = (Family.DATE, Family.TIMESTAMP, Family.UNKNOWN)
+_TEXT_OR_TIME: Final = (*_TIMES, Family.STRING)
 _TAKEN: Final = (Family.DATE, Family.TIMESTAMP)
 
 
@@ -253,7 +259,8 @@ def _special(expression: Expression) -> bool:
             first = (text.lower().split() or [""])[0]
             return first in SPECIAL_TIMES or TIME_OF_DAY.match(text) is not None
         case Call() | Unknown():
-            may_be_text = type_of(expression).family in (Family.STRING, Family.UNKNOWN)
+            families = {part.family for part in type_of(expression).parts}
+            may_be_text = bool(families & {Family.STRING, Family.UNKNOWN})
             return may_be_text and not references(expression) and _has_text(expression)
     return False
 

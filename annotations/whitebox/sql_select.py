@@ -237,10 +237,10 @@ class Select:
         if isinstance(node.this, exp.Lateral):
             return self._joined_lateral(left, node)
         self.builder.only(node, {"this", "on", "using", "kind", "side", "method", "global"})
-        if node.this.args.get("joins"):
-            raise NotUnderstood("a join inside of a join is not understood", node.this)
-        named, right = self.builder.table(node.this, self.ctes, self.scope, self.scope.outer)
         kind, swapped = join_kind(node)
+        if node.this.args.get("joins"):
+            return self._joined_first(left, node, kind, swapped)
+        named, right = self.builder.table(node.this, self.ctes, self.scope, self.scope.outer)
         only_left = kind in (JoinKind.SEMI, JoinKind.ANTI)
         condition: Expression | None = None
         names = [identifier.name for identifier in node.args.get("using") or ()]
@@ -262,6 +262,24 @@ class Select:
             condition = self.express(node.args["on"])
         if only_left:
             self.scope.tables.remove(named)
+        one, other = (right, left) if swapped else (left, right)
+        return Join(one, other, kind, condition, position=self.builder.at(node))
+
+    def _joined_first(self, left: Relation, node: Any, kind: JoinKind, swapped: bool) -> Relation:
+        """A join with tables that are joined before, by conditions that see these alone."""
+        around, self.scope = self.scope, Scope()
+        right = self._first(node.this)
+        for join in node.this.args["joins"]:
+            right = self._join(right, join)
+        inner, self.scope = self.scope, around
+        if inner.merged or node.args.get("on") is None:
+            raise NotUnderstood("USING beside a join inside of a join", node)
+        joined = [*self.scope.tables]
+        self.scope.tables += inner.tables
+        refuse_subqueries(node.args["on"])
+        condition = self.express(node.args["on"])
+        if kind in (JoinKind.SEMI, JoinKind.ANTI):
+            self.scope.tables = joined
         one, other = (right, left) if swapped else (left, right)
         return Join(one, other, kind, condition, position=self.builder.at(node))
 

@@ -50,7 +50,7 @@ def labels(sql: str) -> dict[str, str]:
         "SELECT k FROM a WHERE k IN ((SELECT k FROM b) LIMIT 1)",
         "SELECT a.k FROM a, LATERAL (SELECT n FROM b WHERE b.k = a.k GROUP BY ROLLUP (n)) v",
         # joins inside of joins
-        "SELECT a.k FROM a JOIN b LEFT ANTI JOIN c ON b.k = c.k ON a.k = b.k",
+        "SELECT a.k FROM a JOIN b LEFT ANTI JOIN c ON a.k = c.k ON a.k = b.k",
         "SELECT a.k FROM a JOIN (b LEFT ANTI JOIN c ON b.k = c.k) ON a.k = b.k",
         # what INTERSECT binds
         "SELECT x FROM t EXCEPT SELECT y FROM t INTERSECT SELECT k FROM b",
@@ -58,6 +58,27 @@ def labels(sql: str) -> dict[str, str]:
 )
 def test_no_part_of_a_query_is_left_out(sql: str) -> None:
     assert labels(sql)["b" if " b" in sql else "a"] == "OW[*]"
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        (
+            "SELECT a.k FROM a JOIN b LEFT ANTI JOIN c ON b.k = c.k ON a.k = b.k",
+            {"a": "CW", "b": "OW[k]", "c": "OW[k]"},
+        ),
+        (
+            "SELECT a.k FROM a LEFT JOIN b JOIN c ON b.k = c.k ON a.k = b.k",
+            {"a": "OW[k]", "b": "OW[k]", "c": "OW[k]"},
+        ),
+        (
+            "SELECT a.k FROM a LEFT SEMI JOIN b JOIN t ON b.k = t.x ON a.k = b.k",
+            {"a": "CW", "b": "CW"},
+        ),
+    ],
+)
+def test_tables_that_are_joined_first_are_joined_as_one(sql: str, found: dict[str, str]) -> None:
+    assert labels(sql) == found
 
 
 @pytest.mark.parametrize(
