@@ -1,10 +1,17 @@
-"""Clocks, dice and services: names in Python whose results are not the same each time."""
+"""Clocks, dice, files and services: names in Python whose results are not the same each time, and
+those that depend on their arguments alone. Of Python's own library only what is listed does; of
+other modules it is taken for granted, and said."""
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
 def _table(**names: str) -> Mapping[str, str]:
@@ -23,17 +30,32 @@ CHANCE: Final = _table(
     """,
     the_machine="""
     getpass.getuser os.cpu_count os.getloadavg os.getlogin os.times os.uname platform.node psutil
-    socket subprocess uuid.getnode
+    shutil.disk_usage socket subprocess uuid.getnode
     """,
     the_process="""
-    os.getpid os.getppid pyspark.TaskContext threading.current_thread threading.get_ident
+    gc id os.getpid os.getppid pyspark.TaskContext threading.current_thread threading.get_ident
     threading.get_native_id
     """,
+    the_order_in_which_threads_end="""
+    asyncio.as_completed asyncio.wait concurrent.futures.as_completed concurrent.futures.wait
+    """,
     a_service="""
-    aiohttp boto3 httpx openai psycopg2 pymongo pymysql redis requests urllib.request urllib3
+    aiohttp boto3 botocore cassandra clickhouse_driver confluent_kafka elasticsearch ftplib
+    google.cloud grpc http.client httpx imaplib kafka ldap3 mysql openai oracledb paho paramiko
+    pika psycopg psycopg2 pymongo pymysql pyodbc redis requests smtplib snowflake sqlalchemy
+    urllib.request urllib3 websocket
     """,
 )
 """Function, or module with all that is in it -> what it depends on beside its arguments."""
+FILES: Final = _names(
+    """
+    fileinput fsspec glob numpy.fromfile numpy.genfromtxt numpy.load numpy.loadtxt open os.listdir
+    os.path.exists os.path.getatime os.path.getctime os.path.getmtime os.path.getsize os.path.isdir
+    os.path.isfile os.scandir os.stat os.walk pyarrow.fs pyarrow.parquet read_text s3fs smart_open
+    sqlite3 tempfile
+    """
+)
+"""Functions and modules that read files, and what files there are, as they are then."""
 GIVEN: Final = _table(
     the_clock="time.asctime time.ctime time.gmtime time.localtime time.strftime",
     random_numbers="numpy.random.RandomState numpy.random.default_rng random.Random",
@@ -42,6 +64,31 @@ GIVEN: Final = _table(
 the seed of a generator. The format of a time is none."""
 NAMED: Final = _table(the_clock="numpy.datetime64 pandas.Timestamp pandas.to_datetime")
 """The same of functions that depend on their arguments alone but for `now` and `today`."""
+PLACED: Final = _names(
+    """
+    datetime.datetime.fromtimestamp dateutil hash locale os.environ os.getcwd os.getenv platform
+    sys time.altzone time.ctime time.daylight time.localtime time.mktime time.timezone time.tzname
+    """
+)
+"""Functions, modules and values that are the same as long as the place is where they are asked: its
+variables, time zone and locale, the seed of `hash`."""
+_ASKING: Final = _names(
+    "exists glob is_dir is_file iterdir open read_bytes read_text rglob stat touch"
+)
+"""Methods of a path that look at files."""
+_PURE: Final = _names(
+    """
+    abc array ast asyncio base64 binascii bisect builtins calendar cmath codecs collections
+    colorsys concurrent.futures contextlib contextvars copy csv dataclasses datetime decimal
+    difflib email enum errno fnmatch fractions functools graphlib hashlib heapq hmac html
+    inspect io.BytesIO io.StringIO ipaddress itertools json keyword logging marshal math
+    mimetypes numbers operator os.fspath os.path os.sep pathlib pickle posixpath pprint queue
+    quopri re shlex statistics string stringprep struct textwrap time.gmtime time.sleep
+    time.strftime time.strptime time.struct_time traceback types typing unicodedata
+    urllib.error urllib.parse uuid warnings xml zipfile zlib zoneinfo numpy pandas pyarrow
+    pyspark pytz typing_extensions
+    """
+)
 
 
 def reason_of(name: str) -> str | None:
@@ -53,6 +100,33 @@ def reason_of(name: str) -> str | None:
     parts = name.split(".")
     prefixes = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((CHANCE[prefix] for prefix in prefixes if prefix in CHANCE), None)
+
+
+def alone(name: str) -> bool | None:
+    """Whether what an imported name stands for depends on its arguments alone; None: that is taken
+    for granted.
+
+    >>> alone("math.sqrt"), alone("shutil.copy"), alone("os.environ"), alone("user_agents.parse")
+    (True, False, None, None)
+    """
+    parts = name.split(".")
+    prefixes = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    if name.startswith("pathlib.Path.") and parts[-1] in _ASKING:
+        return False
+    for prefix in prefixes:
+        if prefix in CHANCE or prefix in FILES:
+            return False
+        if prefix in PLACED:
+            return None
+        if prefix in _PURE:
+            return True
+    return False if parts[0] in sys.stdlib_module_names and len(parts) > 1 else None
+
+
+def placed(name: str) -> bool:
+    """Whether it is something of the place where it is asked for."""
+    parts = name.split(".")
+    return any(".".join(parts[:end]) in PLACED for end in range(1, len(parts) + 1))
 
 
 def reason_of_call(name: str, arguments: Sequence[object]) -> str | None:

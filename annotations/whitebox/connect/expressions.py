@@ -252,6 +252,8 @@ def user_function(proto: Any, arguments: tuple[Expression, ...], at: Position | 
     if text.chance:
         return Call("udf.chance", arguments, type_, True, at)
     vouched = f"the Python function `{name}` is taken to depend on its arguments alone"
+    if text.rests_on:
+        vouched += f", and these to stay the same: {text.rests_on}"
     return Call(name, arguments, type_, True, at, user=vouched)
 
 

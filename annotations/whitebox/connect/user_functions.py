@@ -1,18 +1,22 @@
 """What the text of a function that Spark calls for each record shows: that its result is left to
 chance, or depends on records before it or on how records are divided into batches.
 
-A scalar function is taken at its word, that it depends on its arguments alone. Its text may say
-otherwise: it asks the clock, draws at random, asks a service, or changes what it keeps. Functions
-of the same module that it calls are looked through, too. What the text does not show is not found.
+Of Python's own library, pandas and NumPy, what depends on its arguments alone, and treats each
+record by itself, is listed (`python_chance`, `_BY_RECORD`): everything else of them does not. What
+other modules do is taken for granted, and said, as is what a name was set to outside of the
+function. Functions and classes of the user that it calls are looked through, too, also in the files
+beside it.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
+import operator
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -23,10 +27,12 @@ from annotations.whitebox.connect.program import program
 from annotations.whitebox.datatypes import UNKNOWN, DataType
 from annotations.whitebox.python_chance import (
     CHANCE,
+    FILES,
     GIVEN,
     NAMED,
+    alone,
     imported_names,
-    reason_of,
+    placed,
     reason_of_call,
 )
 
@@ -37,31 +43,63 @@ def _words(text: str) -> frozenset[str]:
 
 CHANGING: Final = _words(
     """
-    add append appendleft clear discard extend insert pop popitem popleft remove reverse
-    setdefault sort subtract update
+    __delitem__ __iadd__ __ior__ __next__ __setattr__ __setitem__ add append appendleft clear
+    difference_update discard extend extendleft insert intersection_update move_to_end pop
+    popitem popleft put remove reverse rotate send setdefault sort subtract
+    symmetric_difference_update update
     """
 )
-_HOLDERS: Final = _words(
+_CHANGING_FIRST: Final = _words(
     """
-    Counter OrderedDict defaultdict deque dict list set
-    """
-)
-_WHOLE: Final = _words(
-    """
-    argmax argmin argsort autocorr bfill corr count cov cummax cummin cumprod cumsum describe
-    diff drop_duplicates duplicated ewm expanding factorize ffill fit fit_transform head
-    idxmax idxmin iloc interpolate kurt max mean median min mode nlargest nsmallest nunique
-    pct_change prod qcut quantile rank rolling sample sem shift skew sort_index sort_values
-    std sum tail unique value_counts var
-    accumulate average convolve empty gradient iat nanmean nanmedian nanstd nansum percentile ptp
-    reduce roll shape size sort
+    bisect.insort bisect.insort_left bisect.insort_right heapq.heapify heapq.heappop
+    heapq.heappush heapq.heappushpop heapq.heapreplace operator.delitem operator.iadd
+    operator.setitem random.shuffle
     """
 )
-"""Members of Series, DataFrames and NumPy whose result depends on all rows of a batch."""
+"""Functions that change their first argument."""
+_HOLDERS: Final = _words("Counter OrderedDict defaultdict deque dict list set")
+_ITERATING: Final = _words("iter enumerate filter map open reversed zip")
+_ITERATORS: Final = _words("itertools.chain itertools.count itertools.cycle itertools.repeat")
+"""Functions whose values are used up."""
+_ORDERING: Final = _words("enumerate iter join list map next str repr tuple zip")
+"""Functions for which the order of a set matters."""
+_READING: Final = re.compile(
+    r"\bopen\(|\.(collect|first|head|read|read_\w+|take|toPandas|load\w*)\("
+)
+"""A text that reads what is somewhere now."""
+_BY_RECORD: Final = _words(
+    """
+    abs add applymap apply array asarray astype between clip combine combine_first copy div divide
+    drop dt eq fillna floordiv ge get gt insert isin isna isnull itertuples iterrows items join
+    keys le list lt map mask mod mul multiply ne notna notnull pop pow radd rdiv rename replace
+    reindex rfloordiv rmod rmul round rpow rsub rtruediv set_axis str sub subtract to_dict to_frame
+    to_list to_numpy tolist truediv tz_convert tz_localize where assign add_prefix add_suffix
+    append extend
+    """
+)
+"""Methods of Series, DataFrames and arrays that treat each record by itself."""
+_WHOLE: Final = _words("T at cat empty iat iloc index ndim shape size")
+"""Members of them that show the whole batch, or the place of a record in it."""
+_ARRAYS: Final = _words(
+    """
+    absolute arccos arcsin arctan arctan2 array asanyarray asarray around bitwise_and bitwise_or
+    bitwise_xor cbrt ceil char clip column_stack cos cosh deg2rad degrees digitize divide empty_like
+    equal exp exp2 expm1 fabs fix floor floor_divide fmax fmin fmod frompyfunc full_like greater
+    greater_equal heaviside hypot interp invert isfinite isin isinf isnan isnat less less_equal log
+    log10 log1p log2 logical_and logical_not logical_or logical_xor maximum minimum mod multiply
+    nan_to_num negative not_equal ones_like power rad2deg radians reciprocal remainder rint
+    round searchsorted select sign sin sinh sqrt square stack subtract tan tanh true_divide trunc
+    vectorize where zeros_like abs add DataFrame Series isna isnull notna notnull to_datetime
+    to_numeric to_timedelta datetime64 timedelta64 float32 float64 int32 int64
+    """
+)
+"""Functions of NumPy and pandas of which the same is true."""
+_OF_SEVERAL: Final = _words("functools itertools numpy pandas scipy sklearn statistics")
+"""Modules whose other functions look at all that they are given."""
 _OF_ALL: Final = _words("all any enumerate len max min reversed set sorted sum")
 """Functions of Python of which that is true, given a Series or a DataFrame."""
 
-_UNSEEN: Final = _words("__import__ eval exec id importlib")
+_UNSEEN: Final = _words("__import__ eval exec importlib")
 """Functions, and a module, by which anything may be asked."""
 _ENDING: Final = _words("_exit exit stop")
 _WRITING: Final = _words(
@@ -70,7 +108,8 @@ _WRITING: Final = _words(
 )
 _STATE: Final = re.compile(r"\.get(Value|List|Map)State\(")
 
-_Definition: TypeAlias = ast.FunctionDef | ast.Lambda
+_Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_Definition: TypeAlias = _Named | ast.Lambda
 
 
 @dataclass(frozen=True)
@@ -82,6 +121,19 @@ class Shown:
     batch: str = ""
     lost: str = ""
     """What passes over a failure of what it calls."""
+    rests_on: str = ""
+    """What it is taken for granted of: that it stays the same, and depends on its arguments."""
+
+    def __or__(self, other: Shown) -> Shown:
+        """What either shows."""
+        rests = [*self.rests_on.split(", "), *other.rests_on.split(", ")]
+        return Shown(
+            self.chance or other.chance,
+            self.kept or other.kept,
+            self.batch or other.batch,
+            self.lost or other.lost,
+            ", ".join(dict.fromkeys(filter(None, rests))),
+        )
 
 
 @dataclass(frozen=True)
@@ -103,7 +155,7 @@ class Chance:
 
 
 _CALLED: Final = re.compile(
-    r"\$((?:" + "|".join(map(re.escape, sorted(CHANCE))) + r")(?:\.\w+)*(?=\()|"
+    r"\$((?:" + "|".join(map(re.escape, sorted({*CHANCE, *FILES}))) + r")(?:\.\w+)*(?=\()|"
     r"(?:" + "|".join(map(re.escape, (*GIVEN, *NAMED))) + r")(?=\(\)))"
 )
 """A call in the text of what is not known; of some functions one whose arguments are left out."""
@@ -133,9 +185,7 @@ def shown(function: Any) -> Shown:
     if processor is not None:
         return _shown_processor(processor)
     if several := getattr(function, "chosen_from", ()):
-        each = [shown(one) for one in several]
-        return Shown(*("".join([getattr(one, f.name) for one in each if getattr(one, f.name)][:1])
-                       for f in fields(Shown)))  # fmt: skip
+        return functools.reduce(operator.or_, map(shown, several))
     while hasattr(function, "__wrapped__") or isinstance(function, functools.partial):
         function = getattr(function, "__wrapped__", getattr(function, "func", None))
     function = getattr(function, "__func__", function)
@@ -155,8 +205,7 @@ def shown(function: Any) -> Shown:
         for node in module.definitions
         if isinstance(node, ast.Lambda) == lambdas and _first_line(node) == code.co_firstlineno
     ]
-    texts = [module.looked_at(node) for node in found]
-    return next((text for text in texts if text != Shown()), Shown())
+    return functools.reduce(operator.or_, map(module.looked_at, found), Shown())
 
 
 def _shown_processor(processor: Any) -> Shown:
@@ -199,7 +248,7 @@ def chances(text: str) -> list[str]:
 
 @functools.cache
 def _module(file: Path) -> _Module:
-    return _Module(ast.parse(program(file)))
+    return _Module(ast.parse(program(file)), file.parent)
 
 
 @dataclass
@@ -207,15 +256,21 @@ class _Module:
     """The text of a module."""
 
     tree: ast.Module
+    folder: Path = Path("/nowhere")
+    """What modules of the user are beside it."""
     definitions: list[_Definition] = field(init=False)
     imported: dict[str, str] = field(init=False)
     """Name -> what it is called in the module that it comes from."""
     values: dict[str, ast.expr] = field(init=False)
     """Name -> what it is set to, outside of the functions that are looked at or around them."""
+    functions: dict[str, _Named] = field(init=False)
+    classes: dict[str, ast.ClassDef] = field(init=False)
 
     def __post_init__(self) -> None:
         nodes = list(ast.walk(self.tree))
-        self.definitions = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.Lambda)]
+        self.definitions = [n for n in nodes if isinstance(n, _Definition)]
+        self.functions = {d.name: d for d in self.definitions if isinstance(d, _Named)}
+        self.classes = {n.name: n for n in nodes if isinstance(n, ast.ClassDef)}
         self.imported, self.values = imported_names(self.tree), {}
         for node in nodes:
             match node:
@@ -224,33 +279,113 @@ class _Module:
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                     self.values.setdefault(name, value)
 
-    def looked_at(self, node: _Definition, seen: frozenset[int] = frozenset()) -> Shown:
-        """What a function shows, and those of the module that it calls."""
-        own = Shown(self._chance(node), self._kept(node), self._batch(node), self._lost(node))
-        functions = {d.name: d for d in self.definitions if isinstance(d, ast.FunctionDef)}
-        for name in {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}:
-            called = functions.get(name)
-            if called is None or called is node or id(called) in seen:
-                continue
-            other = self.looked_at(called, seen | {id(node)})
-            whole = other.batch if name in self._given_all(node) else ""
-            own = Shown(
-                own.chance or other.chance,
-                own.kept or other.kept,
-                own.batch or whole,
-                own.lost or other.lost,
-            )
-        return own
+    def looked_at(
+        self,
+        node: _Definition,
+        seen: frozenset[int] = frozenset(),
+        held: frozenset[str] = frozenset(),
+    ) -> Shown:
+        """What a function shows, and what it calls: functions and classes of the user. `held`:
+        parameters that are there before it is called."""
+        chance, rests = self._chance(node)
+        kept = self._kept(node, held=held)
+        batch = "" if chance else self._batch(node)
+        shown = Shown(chance, kept, batch, self._lost(node), ", ".join(rests))
+        seen |= {id(node)}
+        own = self._own(node)
+        for name in dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name)):
+            called, kind = self.functions.get(name), self.classes.get(name)
+            value = None if name in own else self.values.get(name)
+            if called is not None and id(called) not in seen:
+                passed = self._passed(node, called, own, held)
+                whole = name in self._given_all(node)
+                other = self.looked_at(called, seen, passed)
+                shown |= other if whole else replace(other, batch="")
+            elif kind is not None and id(kind) not in seen:
+                shown |= self._methods(kind, seen, shared=False)
+            elif isinstance(value, ast.Lambda) and id(value) not in seen:
+                shown |= replace(self.looked_at(value, seen), batch="")
+            elif name in self.imported and name not in own:
+                shown |= self._beside(self.imported[name])
+            elif value is not None and id(value) not in seen:
+                shown |= self._set_to(name, value, seen)
+        return shown
+
+    def _passed(
+        self, node: _Definition, called: _Definition, own: Collection[str], held: Collection[str]
+    ) -> frozenset[str]:
+        """The parameters of a function that are given what is there before this one is called."""
+        named = getattr(called, "name", "")
+        names = [each.arg for each in (*called.args.posonlyargs, *called.args.args)]
+        given = [c for c in _calls(node) if isinstance(c.func, ast.Name) and c.func.id == named]
+        pairs = [pair for call in given for pair in zip(names, call.args, strict=False)]
+        pairs += [(k.arg, k.value) for call in given for k in call.keywords if k.arg]
+        return frozenset(
+            name
+            for name, value in pairs
+            if _root(value) in held or (_root(value) and self._holds(value, own))
+        )
+
+    def _set_to(self, name: str, value: ast.expr, seen: frozenset[int]) -> Shown:
+        """What a value shows that a name has outside of a function."""
+        made = [*_calls(value)]
+        kinds = [self.classes[c.func.id] for c in made
+                 if isinstance(c.func, ast.Name) and c.func.id in self.classes]  # fmt: skip
+        shown = Shown()
+        for kind in kinds:
+            shown |= self._methods(kind, seen, shared=True)
+        names = {c.func.id for c in made if isinstance(c.func, ast.Name)}
+        for called in (self.functions[n] for n in names if n in self.functions):
+            if id(called) not in seen:
+                other = self.looked_at(called, seen | {id(value)})
+                shown |= Shown(chance=other.chance, rests_on=other.rests_on)
+                if _yields(called):
+                    shown |= Shown(kept=name)
+        for inner in ast.walk(value):
+            before = self.values.get(inner.id) if isinstance(inner, ast.Name) else None
+            if before is not None and id(before) not in seen | {id(value)}:
+                shown |= self._set_to(ast.unparse(inner), before, seen | {id(value)})
+        plain = value.func if isinstance(value, ast.Call) else None
+        word = self._called(plain) or getattr(plain, "id", "") if plain is not None else ""
+        iterates = word in _ITERATING and word not in self.functions
+        partial = word == "functools.partial" and any(
+            self._called(c) in _ITERATORS for c in made[1:]
+        )
+        if isinstance(value, ast.GeneratorExp) or iterates or partial or word in _ITERATORS:
+            return shown | (Shown(rests_on=name) if word == "open" else Shown(kept=name))
+        chance, rests = self._chance(ast.Lambda(_NO_ARGUMENTS, value), whole=False)
+        return shown | Shown(chance, rests_on=", ".join([name, *rests][: 1 if rests else 0]))
+
+    def _methods(self, kind: ast.ClassDef, seen: frozenset[int], *, shared: bool) -> Shown:
+        """What the methods of a class show. `shared`: of an object that is there before."""
+        shown = Shown()
+        parts = [part for part in kind.body if isinstance(part, _Named)]
+        for part in parts:
+            if id(part) not in seen:
+                found = self.looked_at(part, seen | {id(kind), *map(id, parts)})
+                own = frozenset[str]() if shared and part.name != "__init__" else {"self"}
+                shown |= replace(found, kept=self._kept(part, new=own), batch="", lost="")
+        return shown
+
+    def _beside(self, name: str) -> Shown:
+        """What a function of another file of the user shows, or a class."""
+        module, _, member = name.rpartition(".")
+        file = self.folder.joinpath(*module.split(".")).with_suffix(".py")
+        if not module or not file.is_file():
+            return Shown()
+        other = _module(file)
+        if member in other.functions:
+            return replace(other.looked_at(other.functions[member]), batch="")
+        return other.of_class(member) if member in other.classes else Shown()
 
     def of_class(self, name: str) -> Shown:
         """What the methods of a class and of its bases show, or a function that gives an object.
 
         Members that `init` gets from the handle are state, which Spark keeps.
         """
-        classes = {n.name: n for n in ast.walk(self.tree) if isinstance(n, ast.ClassDef)}
+        classes, functions = self.classes, self.functions
         todo, methods = [name], dict[int, ast.FunctionDef]()
         seen = set[str]()
-        functions = {d.name: d for d in self.definitions if isinstance(d, ast.FunctionDef)}
         while todo:
             known = todo.pop(0)
             node = classes.get(known) or functions.get(known)
@@ -274,28 +409,55 @@ class _Module:
         for method in methods.values():
             own = self.looked_at(method)
             kept = "" if method in first else self._kept(method, state)
-            found = Shown(found.chance or own.chance, found.kept or kept)
+            found |= Shown(own.chance, kept)
         return found
 
-    def _chance(self, node: _Definition) -> str:
-        own, nodes = _own(node), list(ast.walk(node))
+    def _chance(self, node: _Definition, *, whole: bool = True) -> tuple[str, list[str]]:
+        """What in a function depends on more than its arguments, and what is taken for granted."""
+        own, nodes, rests = self._own(node), list(ast.walk(node)), dict[str, None]()
         owners = {id(inner.value) for inner in nodes if isinstance(inner, ast.Attribute)}
+        called = {id(call.func): call for call in _calls(node)}
         for inner in nodes:
+            text = ast.unparse(inner)[:60] if isinstance(inner, ast.expr) else ""
             if isinstance(inner, ast.Call) and (
                 _root(inner.func) in _UNSEEN or self.asks(inner, conditional=True)
             ):
-                return ast.unparse(inner)[:60]
+                return text, []
+            if isinstance(inner, ast.Call) and (
+                ast.unparse(inner) == "repr(object())"
+                or (_root(inner.func) == "getattr" and alone(self._called(inner)) is False)
+            ):
+                return text, []
+            if isinstance(inner, ast.Attribute) and inner.attr == "astimezone":
+                call = called.get(id(inner))
+                if call is not None and not call.args and not call.keywords:
+                    rests[text] = None
             if not isinstance(inner, ast.Attribute | ast.Name) or id(inner) in owners:
                 continue
+            root = _root(inner)
             name = self._called(inner)
-            if (
-                reason_of(name) is not None
-                and name not in GIVEN
-                and not self._given(inner)
-                and _root(inner) not in own
-            ):
-                return ast.unparse(inner)[:60]
-        return ""
+            if root in own and not name.startswith("pathlib.Path."):
+                continue
+            if not name and isinstance(inner, ast.Name) and inner.id in ("open", "id", "hash"):
+                name = inner.id
+            if not name or name in GIVEN or name in NAMED or self._given(inner):
+                continue
+            call = called.get(id(inner))
+            sure = alone(name)
+            zoned = name.endswith(".fromtimestamp") and len(getattr(call, "args", ())) > 1
+            nested = call is not None and any(_calls(inner))
+            asked = call is not None or placed(name)
+            if sure is None and asked and not zoned and not nested:
+                rests[ast.unparse(call or inner)[:60]] = None
+            elif sure is False:
+                reads = _READING.search(ast.unparse(call)) if call is not None else None
+                if whole or reads is None:
+                    return text, []
+                rests[text] = None
+        if not whole and _READING.search(ast.unparse(node)):
+            rests[ast.unparse(node.body)[:60] if isinstance(node, ast.Lambda) else ""] = None
+        rests |= dict.fromkeys(_orders(node))
+        return "", [*filter(None, rests)]
 
     def asks(self, node: ast.Call, *, conditional: bool = False) -> bool:
         """Whether a call depends on something beside its arguments; `conditional`: whether they
@@ -319,17 +481,53 @@ class _Module:
         """What a function is called in the module that it comes from."""
         match node:
             case ast.Attribute(value=owner, attr=name):
-                return f"{self._called(owner, depth)}.{name}"
+                known = self._called(owner, depth)
+                return f"{known}.{name}" if known else ""
             case ast.Name(id=name) if name in self.imported:
                 return self.imported[name]
             case ast.Name(id=name) if name in self.values and depth < 5:
                 return self._called(self.values[name], depth + 1)
+            case ast.Call(
+                func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(name)), *_]
+            ):
+                return f"{self._called(owner, depth)}.{name}"
             case ast.Call(func=function):
                 return self._called(function, depth)
         return ""
 
-    def _kept(self, node: _Definition, state: Collection[str] = ()) -> str:
+    def _own(self, node: _Definition) -> dict[str, None]:
+        """The names that are new with every call, and stand for nothing that was there before."""
         own = _own(node)
+        sets = [
+            n for n in ast.walk(node) if isinstance(n, ast.Assign | ast.AnnAssign | ast.NamedExpr)
+        ]
+        for part in sets * 2:
+            value = part.value
+            while (
+                isinstance(value, ast.Call)
+                and isinstance(value.func, ast.Attribute)
+                and (value.func.attr in ("get", "setdefault"))
+            ):
+                value = value.func.value
+            targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+            plain = isinstance(value, ast.Name | ast.Attribute | ast.Subscript)
+            if plain and value is not None and self._holds(value, own) and _root(value) != "self":
+                for target in targets:
+                    if isinstance(target, ast.Name):
+                        own.pop(target.id, None)
+        return own
+
+    def _kept(
+        self,
+        node: _Definition,
+        state: Collection[str] = (),
+        *,
+        held: Collection[str] = (),
+        new: Collection[str] = (),
+    ) -> str:
+        own = self._own(node) | dict.fromkeys(new)
+        for name in held:
+            own.pop(name, None)
         shared = {n for inner in ast.walk(node) if isinstance(inner, ast.Global | ast.Nonlocal)
                   for n in inner.names}  # fmt: skip
         for inner in ast.walk(node):
@@ -337,13 +535,23 @@ class _Module:
                 case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name in shared:
                     if not _once(node, name, own):
                         return name
+                case ast.Name(id=name, ctx=ast.Load()) if name in self._changed and name not in own:
+                    return name
                 case ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store()):
                     root = _root(inner)
                     if root and root not in own:
                         return ast.unparse(inner)[:60]
+                case ast.Call(func=function, args=[ast.Name(id=name), *_]) if name not in own and (
+                    self._called(function) in _CHANGING_FIRST or _unbound(function)
+                ):
+                    return name
                 case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in CHANGING:
                     if self._holds(owner, own) and ast.unparse(owner) not in state:
                         return ast.unparse(owner)[:60]
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if (
+                    name in self.functions and name not in own and attr.startswith("cache_")
+                ):
+                    return ast.unparse(inner)[:60]
                 case ast.Call(func=ast.Name(id="globals" | "setattr")):
                     return ast.unparse(inner)[:60]
                 case ast.Call(func=ast.Name(id="next"), args=[ast.Name(id=name), *_]):
@@ -351,33 +559,64 @@ class _Module:
                         return name
         return ""
 
-    def _holds(self, node: ast.expr, own: Mapping[str, Any]) -> bool:
+    @functools.cached_property
+    def _changed(self) -> set[str]:
+        """The names of lists and the like that methods of listeners change, while queries run."""
+        found = set[str]()
+        for kind in self.classes.values():
+            if not any("Listener" in ast.unparse(base) for base in kind.bases):
+                continue
+            for part in ast.walk(kind):
+                match part:
+                    case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+                        found.add(_root(part))
+                    case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in CHANGING:
+                        found.add(_root(owner))
+                    case ast.Global(names=names):
+                        found |= {*names}
+        return found - {"self", "event", ""}
+
+    def _holds(self, node: ast.expr, own: Collection[str]) -> bool:
         """Whether an expression is a list or the like that is there before the function is."""
         root = _root(node)
         if not root or root in own:
             return False
         value = self.values.get(root)
         if isinstance(node, ast.Attribute) or root not in self.values:
-            return root == "self" or root not in self.imported
-        holders = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
-        name = self._called(value).rpartition(".")[2] if isinstance(value, ast.Call) else ""
-        plain = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id
-        return isinstance(value, holders) or name in _HOLDERS or plain in _HOLDERS
+            return root not in {*self.imported, *self.functions, *dir(builtins)}
+        if not isinstance(value, ast.Call):
+            return not isinstance(value, ast.Constant | ast.Tuple | ast.JoinedStr | ast.Lambda)
+        return alone(self._called(value)) is not True or self._called(value).rpartition(".")[2] in (
+            _HOLDERS
+        )
 
     def _batch(self, node: _Definition) -> str:
         """What a function of pandas does with all rows of a batch."""
+        batches = _batches(node)
+        called = {id(call.func): call for call in _calls(node)}
+        labels = {id(part) for call in _calls(node) for k in call.keywords if k.arg == "index"
+                  for part in ast.walk(k.value)}  # fmt: skip
         for inner in _outer(node):
-            if not isinstance(inner, ast.Attribute) or inner.attr not in _WHOLE:
+            call = called.get(id(inner))
+            given = call is not None and any(_root(a) in batches for a in call.args)
+            by_record = call is not None and any(map(_each_row, call.keywords))
+            if isinstance(inner, ast.expr) and self._called(inner).rpartition(".")[0] in GIVEN:
                 continue
-            owner = inner.value
-            if isinstance(owner, ast.Attribute) and owner.attr in ("str", "dt", "cat", "list"):
-                continue
-            calls = (c for c in _calls(node) if c.func is inner)
-            if not any(k.arg == "axis" and _by_record(k.value) for c in calls for k in c.keywords):
-                return ast.unparse(inner)[:60]
+            if isinstance(inner, ast.Attribute) and _made_of(inner) & batches:
+                on = inner.value
+                if isinstance(on, ast.Attribute) and on.attr in ("str", "dt", "list"):
+                    continue
+                known = inner.attr in _BY_RECORD if call is not None else inner.attr not in _WHOLE
+                if not known and not by_record and id(inner) not in labels:
+                    return ast.unparse(inner)[:60]
+            elif given and isinstance(inner, ast.Attribute | ast.Name) and not by_record:
+                name = self._called(inner)
+                root, _, last = name.rpartition(".")
+                if root.partition(".")[0] in _OF_SEVERAL and last not in _ARRAYS:
+                    return ast.unparse(inner)[:60]
         if whole := self._of_all(node):
             return whole
-        body = node.body if isinstance(node, ast.FunctionDef) else []
+        body = node.body if isinstance(node, _Named) else []
         assigned = [part for part in body if isinstance(part, ast.Assign)]
         before = {name for part in assigned for name in _stored(part)}
         loops = [inner for inner in _outer(node) if isinstance(inner, ast.For)]
@@ -394,6 +633,14 @@ class _Module:
                             return (
                                 f"except {ast.unparse(handler.type)}" if handler.type else "except"
                             )
+                case ast.Try(finalbody=body) if any(
+                    isinstance(part, ast.Return) for each in body for part in ast.walk(each)
+                ):
+                    return "finally: return"
+                case ast.With(items=items, body=body) if _members(*body) & _WRITING and any(
+                    self._called(item.context_expr) == "contextlib.suppress" for item in items
+                ):
+                    return "contextlib.suppress"
                 case ast.Call(func=function) if self._called(function) == "threading.Thread":
                     return "threading.Thread"
                 case ast.Call(func=ast.Attribute(attr="submit")) if not _members(node) & {"result"}:
@@ -416,16 +663,110 @@ class _Module:
                 case ast.Call(func=ast.Name(id=name), args=[asked, *_]) if name in _OF_ALL:
                     if _root(asked) in batches and id(inner) not in as_long:
                         return ast.unparse(inner)[:60]
-                case ast.Subscript(value=ast.Name(id=name), slice=place) if name in batches:
-                    if isinstance(place, ast.Slice) or _is_number(place):
+                case ast.Subscript(value=of, slice=place) if _root(of) in batches:
+                    on_text = isinstance(of, ast.Attribute) and of.attr == "str"
+                    if not on_text and (isinstance(place, ast.Slice) or _is_number(place)):
+                        return ast.unparse(inner)[:60]
+                case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name(id=name), *_]):
+                    if name in batches:
                         return ast.unparse(inner)[:60]
         return ""
 
 
+_NO_ARGUMENTS: Final = ast.arguments([], [], None, [], [], None, [])
+
+
+def _each_row(keyword: ast.keyword) -> bool:
+    by_row = keyword.arg == "axis" and _by_record(keyword.value)
+    return by_row or (keyword.arg == "drop" and ast.unparse(keyword.value) == "True")
+
+
+def _unbound(function: ast.expr) -> bool:
+    """Whether it is a method that changes what it is given: `list.append`."""
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr in CHANGING
+        and _root(function) in _HOLDERS
+    )
+
+
+def _yields(node: _Definition) -> bool:
+    return any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in _outer(node))
+
+
+def _orders(node: ast.AST) -> Iterator[str]:
+    """The places where the order of a set matters, which the seed of `hash` decides."""
+    sets = {
+        target.id
+        for part in ast.walk(node)
+        if isinstance(part, ast.Assign) and _is_set(part.value, ())
+        for target in part.targets
+        if isinstance(target, ast.Name)
+    }
+    within = {id(a) for call in _calls(node) for a in call.args
+              if _root(call.func) in ("set", "frozenset", "sorted", "sum", "min", "max", "any",
+                                      "all", "len")}  # fmt: skip
+    for part in ast.walk(node):
+        values: list[ast.expr] = []
+        match part:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=args):
+                values = args if name in _ORDERING else []
+                if name == "pop" and isinstance(part.func, ast.Attribute):
+                    values = [part.func.value]
+            case ast.For(iter=each) | ast.Starred(value=each):
+                values = [each]
+            case ast.ListComp() | ast.GeneratorExp() | ast.DictComp() if id(part) not in within:
+                values = [generator.iter for generator in part.generators]
+        if id(part) not in within and any(_is_set(value, sets) for value in values):
+            yield "the order of sets"
+
+
+def _is_set(node: ast.AST, names: Collection[str]) -> bool:
+    match node:
+        case ast.Set() | ast.SetComp():
+            return True
+        case ast.Name(id=name):
+            return name in names
+        case ast.Call(func=ast.Name(id="set" | "frozenset")):
+            return True
+        case ast.BinOp(left=left, right=right, op=ast.BitOr() | ast.BitAnd() | ast.Sub()):
+            return _is_set(left, names) or _is_set(right, names)
+    return False
+
+
 def _batches(node: _Definition) -> set[str]:
-    """The names of what a function of pandas is given, one after the other or at once."""
-    loops = [inner.target for inner in _outer(node) if isinstance(inner, ast.For)]
-    return {each.arg for each in node.args.args} | {n for loop in loops for n in _stored(loop)}
+    """The names of what a function of pandas is given, one after the other or at once, and of what
+    it makes of these."""
+    loops = [inner for inner in _outer(node) if isinstance(inner, ast.For)]
+    args = [*node.args.args, *([node.args.vararg] if node.args.vararg else ())]
+    notes = {each.arg: ast.unparse(each.annotation) if each.annotation else "" for each in args}
+    found = {*notes} - {"self"}
+    single = {name for name, note in notes.items() if note and "Iterator" not in note}
+    found |= {n for loop in loops if _root(loop.iter) not in single for n in _stored(loop.target)}
+    for _ in range(3):
+        for part in _outer(node):
+            if isinstance(part, ast.Assign) and _made_of(part.value) & found:
+                found |= {t.id for t in part.targets if isinstance(t, ast.Name)}
+    return found
+
+
+def _made_of(node: ast.AST) -> set[str]:
+    """The names that are operands of a value, or the owners of methods that give it."""
+    match node:
+        case ast.BinOp(left=left, right=right):
+            return _made_of(left) | _made_of(right)
+        case ast.Compare(left=left, comparators=others):
+            return _made_of(left).union(*map(_made_of, others))
+        case ast.UnaryOp(operand=inner):
+            return _made_of(inner)
+        case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args):
+            listed = () if name in ("to_list", "tolist", "items", "itertuples") else args
+            return _made_of(inner).union(*map(_made_of, listed))
+        case ast.Subscript(value=inner) | ast.Attribute(value=inner):
+            return _made_of(inner)
+        case ast.Name(id=name):
+            return {name}
+    return set()
 
 
 def _members(*nodes: ast.AST) -> set[str]:
@@ -457,11 +798,11 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
 
 def _outer(node: _Definition) -> Iterator[ast.AST]:
     """The parts of a function that lie in no function inside of it."""
-    todo: list[ast.AST] = [*node.body] if isinstance(node, ast.FunctionDef) else [node.body]
+    todo: list[ast.AST] = [*node.body] if isinstance(node, _Named) else [node.body]
     while todo:
         inner = todo.pop()
         yield inner
-        if not isinstance(inner, ast.FunctionDef | ast.Lambda):
+        if not isinstance(inner, _Definition):
             todo += ast.iter_child_nodes(inner)
 
 
@@ -482,7 +823,7 @@ def _own(node: _Definition) -> dict[str, None]:
     own -= {
         n for n, d in defaults.items() if isinstance(d, ast.List | ast.Dict | ast.Set | ast.Call)
     }
-    own -= {"self"}
+    own -= {"self", "cls"}
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
             own.add(inner.id)
@@ -511,6 +852,7 @@ def _once(node: _Definition, name: str, own: Mapping[str, Any]) -> bool:
 
 
 def _root(node: ast.AST) -> str:
+    """The name that an expression begins with, also behind calls of methods."""
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""

@@ -11,7 +11,11 @@ import pytest
 from annotations.whitebox.connect.user_functions import Shown, shown
 
 HEAD = """\
-import random, time, itertools, requests, numpy as np
+import random, time, itertools, requests, numpy as np, os, glob, hashlib, heapq, sys, user_agents
+import pandas as pd
+from pathlib import Path
+from functools import lru_cache, partial
+from concurrent.futures import as_completed
 from collections import Counter, defaultdict
 from datetime import datetime as now_of, timedelta
 from uuid import uuid4, uuid5
@@ -28,6 +32,22 @@ def keeps(x):
     return totals[x]
 class Kept:
     n = 0
+    def __init__(self): self.seen = set()
+    def bump(self, x):
+        self.seen |= {x}
+        return len(self.seen)
+    def pure(self, x): return x
+shared = Kept()
+boxed = partial(next, itertools.count())
+RATES = open("rates.json").read()
+REGION = os.environ["REGION"]
+STARTED = time.time()
+def put(box, x): box[x] = 1
+@lru_cache(None)
+def slow(x): return x
+def ticks():
+    yield 1
+tick = ticks()
 """
 CASES = [
     ("return x + 1", ""),
@@ -65,6 +85,58 @@ CASES = [
     ("return eval('random.random()')", "chance"),
     ("return drawn.random()", "chance"),
     ("globals()['model'] = x\n    return model", "kept"),
+    ("return str(STARTED) + x", "chance"),
+    ("return len(os.listdir(x))", "chance"),
+    ("return glob.glob(x)", "chance"),
+    ("return open(x).read()", "chance"),
+    ("return Path(x).read_text()", "chance"),
+    ("return Path(x).stem", ""),
+    ("return os.path.basename(x)", ""),
+    ("return os.path.exists(x)", "chance"),
+    ("return id(x)", "chance"),
+    ("return repr(object())", "chance"),
+    ("return getattr(time, 'time')()", "chance"),
+    ("return [f.result() for f in as_completed(x)]", "chance"),
+    ("return hashlib.md5(str(x).encode()).hexdigest()", ""),
+    ("digest = hashlib.md5()\n    digest.update(x)\n    return digest.hexdigest()", ""),
+    ("return slow(x)", ""),
+    ("slow(x)\n    return slow.cache_info().misses", "kept"),
+    ("asked.calls = 1\n    return x", "kept"),
+    ("return boxed()", "kept"),
+    ("return tick.send(None)", "kept"),
+    ("return shared.bump(x)", "kept"),
+    ("return Kept().bump(x)", ""),
+    ("c = totals\n    c[x] = 1\n    return len(c)", "kept"),
+    ("put(totals, x)\n    return len(totals)", "kept"),
+    ("mine = {}\n    put(mine, x)\n    return len(mine)", ""),
+    ("list.append(seen, x)\n    return len(seen)", "kept"),
+    ("heapq.heappush(seen, x)\n    return seen[0]", "kept"),
+    ("totals.__setitem__(x, 1)\n    return len(totals)", "kept"),
+    ("return os.environ['REGION'] + x", "rests_on"),
+    ("return REGION + x", "rests_on"),
+    ("return RATES + x", "rests_on"),
+    ("return hash(x)", "rests_on"),
+    ("return sys.argv[1] + x", "rests_on"),
+    ("return time.tzname[0] + x", "rests_on"),
+    ("return now_of.fromtimestamp(x)", "rests_on"),
+    ("return now_of(2024, 1, 1).astimezone()", "rests_on"),
+    ("return user_agents.parse(x)", "rests_on"),
+    ("return ','.join(set(str(x).split()))", "rests_on"),
+    ("return ','.join(sorted(set(str(x).split())))", ""),
+    ("for part in set(str(x).split()):\n        return part", "rests_on"),
+    ("return pd.Series(x.index)", "batch"),
+    ("return pd.Series(x.to_list(), index=x.index)", ""),
+    ("return x.loc[0] - x", "batch"),
+    ("return x.reset_index()['index']", "batch"),
+    ("return x.astype('category').cat.codes", "batch"),
+    ("return pd.cut(x, 4)", "batch"),
+    ("return x / np.linalg.norm(x)", "batch"),
+    ("return x.values[::-1]", "batch"),
+    ("return x.pipe(lambda q: q - q.shift(1))", "batch"),
+    ("return getattr(x, 'rank')()", "batch"),
+    ("return pd.Series(list(itertools.accumulate(x)))", "batch"),
+    ("return np.where(np.isnan(x), 0, np.log1p(x)).round(2)", ""),
+    ("return x.clip(0, 1).fillna(0).isin([1]).astype(int)", ""),
     ("return x * len(x)", "batch"),
     ("return np.array([1] * len(x))", ""),
     ("return x - x[0]", "batch"),
@@ -90,7 +162,7 @@ def test_what_a_function_shows(body: str, expected: str, tmp_path: Path) -> None
     line = HEAD.count("\n") + 1
     code = SimpleNamespace(co_filename=str(file), co_firstlineno=line, co_name="asked")
     found = shown(SimpleNamespace(__code__=code))
-    assert [name for name in ("chance", "kept", "batch") if getattr(found, name)] == (
+    assert [name for name in ("chance", "kept", "batch", "rests_on") if getattr(found, name)] == (
         [expected] if expected else []
     ), found
 
