@@ -6,7 +6,8 @@ and takes a record that comes twice for two of them, unless an `id` tells that i
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from annotations.dataflow import External, Path, Stream
 from annotations.vocabulary import AnnotationKind, Repeats
@@ -29,6 +30,53 @@ def may_repeat(stream: Stream) -> bool:
     if stream.delivery is not None:
         return stream.delivery == "may-repeat"
     return stream.source is not None and stream.source.format.lower() not in ONCE
+
+
+_BEGINNINGS: Final = {
+    "kafka": "startingOffsets",
+    "kinesis": "initialPosition",
+    "eventhubs": "eventhubs.startingPosition",
+    "pulsar": "startingOffsets",
+    "delta": "startingVersion",
+}
+"""Formats of sources, and the option that says where the first start of a job begins."""
+_FROM_NOW: Final = frozenset({"kafka", "kinesis", "eventhubs", "pulsar"})
+"""Those that begin with what comes after that, where nothing is said."""
+_OPTIONS: Final = {
+    "failondataloss=false": "nothing of it is deleted before it is read",
+    "ignorechanges=true": "no row of it is changed: those beside it would come again",
+    "ignoredeletes=true": "no row of it is deleted",
+    "skipchangecommits=true": "no row of it is changed, which would be passed over",
+    "ignoremissingfiles=true": "none of its files is deleted before it is read",
+    "ignorecorruptfiles=true": "none of its files is damaged, which would be passed over",
+    "cloudfiles.includeexistingfiles=false": "its files come after the job has first started",
+    "cloudfiles.allowoverwrites=true": "none of its files is written again",
+    "cleansource=delete": "it is never read from the beginning: what was read is deleted",
+    "latestfirst=true": "none of its files is older than maxFileAge",
+    "includetimestamp=true": "its records have the same times when they come again",
+}
+"""Options of sources, and what has to hold where one has this value."""
+_KEEPING: Final = ONCE | _FROM_NOW | {"streaming table", "cloudfiles"}
+
+
+def taken_of(settings: Mapping[str, Any]) -> Iterator[str]:
+    """What is taken for granted of a source whose format and options are these."""
+    given = settings.get("options", {})
+    options = {key.lower(): str(value).lower() for key, value in given.items()}
+    kind = str(settings.get("format") or "").lower()
+    option = _BEGINNINGS.get(kind, "")
+    begins = options.get(option.lower(), "latest" if kind in _FROM_NOW else "")
+    if begins == "latest" or (kind == "kafka" and ":-1" in begins):
+        timed = "startingtimestamp" in options or "startingoffsetsbytimestamp" in options
+        if not timed:
+            yield f"its records come after the job has first started ({option} is latest)"
+    yield from (_OPTIONS[o] for o in map("=".join, options.items()) if o in _OPTIONS)
+    if kind.startswith("rate"):
+        yield "it makes the same records again, which the clock decides"
+    elif kind and kind not in _KEEPING:
+        yield f"it gives the same records again after a failure ({kind})"
+    if kind in FILES | {"cloudfiles"} and "columns" not in settings:
+        yield "its first files show the schema that all of them have"
 
 
 FILES: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})

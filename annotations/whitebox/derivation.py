@@ -78,6 +78,8 @@ class DerivedPath:
 
 
 SETTINGS: Final = "the settings in"
+ORDER: Final = "the order of"
+TAKEN: Final = (SETTINGS, ORDER)
 """How the assumption begins that a configuration file stays as it is."""
 
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from annotations.dataflow import EMPTY, Position, unused_name
+from annotations.delivery import taken_of
 from annotations.vocabulary import Within
 from annotations.whitebox import ir
 from annotations.whitebox.derivation import (
-    SETTINGS,
+    TAKEN,
     Assumption,
     Derivation,
     DerivedPath,
@@ -217,7 +218,7 @@ def _project_graph(path: Path, project: Project) -> Graph:
 
 def _with_remarks(graph: Graph, remarks: Sequence[tuple[str, Position | None]]) -> Graph:
     """The graph with what was said while it was read: what is missing, and what it rests on."""
-    rests_on = [remark for remark in remarks if remark[0].startswith(SETTINGS)]
+    rests_on = [remark for remark in remarks if remark[0].startswith(TAKEN)]
     problems = tuple(remark for remark in remarks if remark not in rests_on)
     return replace(graph, problems=problems, assumptions=tuple(starmap(Assumption, rests_on)))
 
@@ -481,7 +482,13 @@ def derived(graph: Graph) -> dict[str, Derived]:
     for name in in_order(graph):
         repeats = {source: known.repeats for source, known in derivations.items() if known.repeats}
         node = _derive(graph.nodes[name], repeats)
-        assumptions = (*node.assumptions, *graph.assumptions)
+        of_sources = (
+            Assumption(f"of `{source}`: {text}", node.node.position)
+            for source in node.paths
+            if source in graph.sources and graph.sources[source].get("streaming")
+            for text in taken_of(graph.sources[source])
+        )
+        assumptions = (*node.assumptions, *graph.assumptions, *of_sources)
         derivations[name] = replace(node, assumptions=assumptions)
     return derivations
 

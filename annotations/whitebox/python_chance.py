@@ -40,7 +40,7 @@ CHANCE: Final = _table(
     asyncio.as_completed asyncio.wait concurrent.futures.as_completed concurrent.futures.wait
     """,
     a_service="""
-    aiohttp boto3 botocore cassandra clickhouse_driver confluent_kafka elasticsearch ftplib
+    aiohttp boto3 botocore cassandra clickhouse_driver elasticsearch ftplib
     google.cloud grpc http.client httpx imaplib kafka ldap3 mysql openai oracledb paho paramiko
     pika psycopg psycopg2 pymongo pymysql pyodbc redis requests smtplib snowflake sqlalchemy
     urllib.request urllib3 websocket

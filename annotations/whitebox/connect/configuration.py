@@ -95,7 +95,14 @@ class Opened:
 def opened(path: Any, mode: str = "r", *_: Any, **__: Any) -> Any:
     """Stands for `open`."""
     text = text_of(path) if mode in ("r", "rb", "rt") else None
-    return Outside("$open()") if text is None else Opened(text)
+    return _elsewhere("open", path) if text is None else Opened(text)
+
+
+def _elsewhere(call: str, path: Any) -> Outside:
+    """What a file holds that is not here."""
+    if not isinstance(path, Outside):
+        outside.note(f"{SETTINGS} {str(path)[-60:]} stay as they are")
+    return Outside(f"${call}()")
 
 
 class File(PurePosixPath):
@@ -110,7 +117,7 @@ class File(PurePosixPath):
     def read_text(self, *_: Any, **__: Any) -> str:
         """The text of the file."""
         text = text_of(self)
-        return Outside("$read_text()") if text is None else Default(text)
+        return _elsewhere("read_text", str(self)) if text is None else Default(text)
 
     read_bytes = read_text
 

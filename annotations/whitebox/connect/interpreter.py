@@ -36,6 +36,7 @@ from annotations.whitebox.connect.classes import Class, Method, Object, Super
 from annotations.whitebox.connect.outside import PLACE, UNREAD, Default, Open, Outside
 from annotations.whitebox.connect.program import program
 from annotations.whitebox.connect.user_functions import Chance
+from annotations.whitebox.derivation import ORDER
 from annotations.whitebox.python_chance import GIVEN, NAMED, reason_of_call
 
 STEPS_MAX: Final = 200_000
@@ -140,8 +141,10 @@ class _Yielded(list[Any]):
 class Namespace:
     """A module of the user, or what stands for one: its names are all that there is."""
 
-    def __init__(self, names: Mapping[str, Any]) -> None:
+    def __init__(self, names: Mapping[str, Any], called: str = "") -> None:
         self.names = dict(names)
+        self.called = called
+        """Its name and a dot, where it is a module of Python."""
 
 
 class Function:
@@ -683,6 +686,7 @@ class Interpreter:
             self._either([before, self._state(scope)], "how often a loop runs")
             return
         broken: list[_State] = []
+        _in_order(values)
         begun = [len(made) for made in self.made]
         for turn, value in enumerate(values):
             if turn == 1:
@@ -938,7 +942,7 @@ class Interpreter:
             if not isinstance(part, ast.Starred):
                 yield self.value(part, scope)
                 continue
-            values = self.value(part.value, scope)
+            values = _in_order(self.value(part.value, scope))
             yield from values if isinstance(values, list | tuple | set | range) else [values]
 
     def _dict(
@@ -962,7 +966,7 @@ class Interpreter:
             yield scope
             return
         first, *rest = generators
-        values = self.value(first.iter, scope)
+        values = _in_order(self.value(first.iter, scope))
         if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
             raise TypeError("not known")
         if isinstance(values, Open):
@@ -1020,7 +1024,7 @@ class Interpreter:
         if isinstance(key, Outside) and isinstance(container, dict) and container:
             return self._chosen(container)
         if isinstance(container, Outside) or isinstance(key, Outside):
-            return _unknown(node)
+            return _by_chance((container, key), _unknown(node))
         if isinstance(container, Namespace | Function) or not permitted.value(container):
             return _unknown(node)
         if isinstance(key, Open) and isinstance(container, dict):
@@ -1043,7 +1047,7 @@ class Interpreter:
         if isinstance(owner, Class | Object | Super):
             return classes.attribute(owner, name)
         if isinstance(owner, Namespace):
-            return owner.names.get(name, Outside(f"${name}"))
+            return owner.names.get(name, Outside(f"${owner.called}{name}"))
         if name == "__name__" and isinstance(owner, Function):
             return owner.__name__
         if name == "pandas_udf" and owner is permitted.module("pyspark.sql.functions"):
@@ -1174,6 +1178,8 @@ class Interpreter:
             function = classes.attribute(function, "__call__")
         if isinstance(function, Function | Method):
             return function(*arguments, **named)
+        if function in (enumerate, list, tuple) or getattr(function, "__name__", "") == "join":
+            any(map(_in_order, arguments))
         compares = any(function is known for known in _COMPARING)
         gathers = any(function is known for known in _GATHERING)
         if function is str and _holds_object(arguments):
@@ -1389,13 +1395,13 @@ class _Environment(dict[str, Any]):
 def _standard(arguments: list[str]) -> dict[str, Namespace]:
     """The few parts of Python's library that scripts are configured by."""
     environment = _Environment()
-    paths = Namespace({"join": permitted.join, **configuration.PATHS})
+    paths = Namespace({"join": permitted.join, **configuration.PATHS}, "os.path.")
     system = {"environ": environment, "getenv": environment.get, "path": paths}
     return {
         **{name: Namespace(known) for name, known in configuration.MODULES.items()},
-        "os": Namespace(system),
+        "os": Namespace(system, "os."),
         "os.path": paths,
-        "sys": Namespace({"argv": arguments}),
+        "sys": Namespace({"argv": arguments}, "sys."),
     }
 
 
@@ -1538,6 +1544,15 @@ def _holds_object(value: Any) -> bool:
 
 def _is_unknown(value: Any) -> bool:
     return isinstance(value, Outside)
+
+
+def _in_order(values: Any) -> Any:
+    """The values, of which one after the other is looked at; that the order of a set does not
+    matter is taken for granted."""
+    if isinstance(values, set) and len(values) > 1 and not all(type(v) is int for v in values):
+        first = ", ".join(sorted(map(repr, values)))[:40]
+        outside.note(f"{ORDER} the set of {first} does not matter, as each process has its own")
+    return values
 
 
 def _small(one: Any, other: Any) -> bool:

@@ -37,7 +37,7 @@ from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.program import RUN, notebook, program
 from annotations.whitebox.connect.project import registration, script_project
 from annotations.whitebox.connect.user_functions import Chance, by_chance, chances, shown
-from annotations.whitebox.derivation import SETTINGS
+from annotations.whitebox.derivation import TAKEN
 from annotations.whitebox.derive import annotate
 
 _MANY: Final = 1_000_003
@@ -98,7 +98,7 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
 
 def noted(*, follow: bool) -> list[Any]:
     """Everything that could not be followed, as a value for JSON."""
-    rest = [text for text, _ in outside.NOTES if not text.startswith(SETTINGS)]
+    rest = [text for text, _ in outside.NOTES if not text.startswith(TAKEN)]
     if follow and (rest or outside.MADE):
         outside.NOTES[_FOLLOWED, None] = None
     for value in outside.DECIDED:
@@ -171,12 +171,16 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
     columns = tuple((c.name, c.type, c.nullable) for c in plan.columns)
     home.sources.declared[name] = (columns or None, ir.Role.STREAM)
     home.answers.views = {**home.answers.views, **started.views}
-    with home.failures() as failed:
-        written, varies = _called(home, started.body, name)
-    if failed:
-        written, varies = home.answers.taken(), ""
     at, stream = described["position"], started.command.input
-    found = [_written(home, each, name, plan, stream, varies, at) for each in written]
+    Chance.in_batch = True
+    try:
+        with home.failures() as failed:
+            written, varies = _called(home, started.body, name)
+        if failed:
+            written, varies = home.answers.taken(), ""
+        found = [_written(home, each, name, plan, stream, varies, at) for each in written]
+    finally:
+        Chance.in_batch = False
     made = [described | each for each in found if each is not None]
     if not failed and made:
         for each in made:
@@ -349,7 +353,7 @@ def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation
             (stream, plan), plan.columns, reason, True, True, started.position, left_open="text"
         )
     place = [described.get("path"), described.get("table_name"), described["options"].get("path")]
-    if any(map(Chance.of, place)):
+    if any(chance.decides for chance in map(Chance.of, place) if chance is not None):
         plan = ir.Filter(plan, by_chance(started.position), started.position)
     if Chance.of(described["options"].get("checkpointLocation")):
         outside.note("the checkpoint is another one each time: a job that starts again begins anew")

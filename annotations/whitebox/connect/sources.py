@@ -12,6 +12,7 @@ from typing import Any, Final
 from annotations.dataflow import Position
 from annotations.whitebox.connect.datatypes import ddl_type
 from annotations.whitebox.connect.scope import split
+from annotations.whitebox.connect.user_functions import Chance, by_chance
 from annotations.whitebox.datatypes import (
     BIGINT,
     INT,
@@ -19,8 +20,9 @@ from annotations.whitebox.datatypes import (
     STRING,
     TIMESTAMP,
     DataType,
+    Family,
 )
-from annotations.whitebox.ir import Column, Relation, Role, Source
+from annotations.whitebox.ir import Column, Filter, Relation, Role, Source
 from annotations.whitebox.type_text import schema_text
 
 _BINARY: Final = NAMES["binary"]
@@ -54,6 +56,19 @@ BUILT_IN: Final[Mapping[str, tuple[tuple[str, DataType], ...]]] = {
     ),
 }
 """Columns of sources that always have the same."""
+
+METADATA: Final = DataType(
+    Family.STRUCT,
+    fields=(
+        ("file_path", STRING, False),
+        ("file_name", STRING, False),
+        ("file_size", BIGINT, False),
+        ("file_block_start", BIGINT, False),
+        ("file_block_length", BIGINT, False),
+        ("file_modification_time", TIMESTAMP, False),
+    ),
+)
+"""The column `_metadata` of files, which no `*` stands for."""
 
 Declared = dict[str, tuple[tuple[tuple[str, DataType, bool], ...] | None, Role]]
 
@@ -110,10 +125,25 @@ class Sources:
         files = ", ".join(data.paths) or data.options.get("path", "") or name
         role = Role.STREAM if read.is_streaming else Role.TABLE if constant else Role.MUTABLE
         if columns is None:
-            made = tuple(Column(each) for each in self.mentioned.values())
-            return Source(name, made, role, complete=False, files=files, position=at)
+            made = tuple(self._mentioned())
+            made_of = Source(name, made, role, complete=False, files=files, position=at)
+            return self._dated(made_of, data)
         typed = tuple(Column(n, t, m) for n, t, m in columns)
-        return Source(name, typed, role, files=files, position=at)
+        if (data.format or "parquet").lower() in CONSTANT | {"cloudfiles", "delta"}:
+            typed += tuple(c for c in self._mentioned() if c.type is METADATA)
+        return self._dated(Source(name, typed, role, files=files, position=at), data)
+
+    def _mentioned(self) -> Iterator[Column]:
+        """Columns of a source without a schema: all that plans use."""
+        for lower, name in self.mentioned.items():
+            yield Column(name, METADATA) if lower == "_metadata" else Column(name)
+
+    def _dated(self, source: Source, data: Any) -> Relation:
+        """A source whose path is another one each time is left to chance."""
+        chance = Chance.of([*data.paths, *data.options.values()])
+        if chance is None or not chance.decides:
+            return source
+        return Filter(source, by_chance(source.position), source.position)
 
     def _table(self, read: Any, at: Position | None) -> Relation | None:
         name = ".".join(split(read.named_table.unparsed_identifier))
@@ -123,11 +153,11 @@ class Sources:
             role = Role.STREAM if read.is_streaming else Role.MUTABLE
             kind = "streaming table" if read.is_streaming else "table"
             self.read.setdefault(name, {"format": kind, "streaming": read.is_streaming})
-            columns = tuple(Column(each) for each in self.mentioned.values())
+            columns = tuple(self._mentioned())
             return Source(name, columns, role, complete=False, position=at)
         typed, role = self.declared[name]
         if typed is None:
-            columns = tuple(Column(each) for each in self.mentioned.values())
+            columns = tuple(self._mentioned())
             return Source(name, columns, role, complete=False, position=at)
         return Source(name, tuple(Column(n, t, m) for n, t, m in typed), role, position=at)
 

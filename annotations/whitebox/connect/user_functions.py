@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from annotations.dataflow import Position
 from annotations.whitebox import ir
@@ -33,6 +33,7 @@ from annotations.whitebox.python_chance import (
     alone,
     imported_names,
     placed,
+    reason_of,
     reason_of_call,
 )
 
@@ -142,6 +143,14 @@ class Chance:
 
     text: str
     """What gives it."""
+    in_batch: ClassVar[bool] = False
+    """Whether values are those of a function of `foreachBatch`, which reads files anew."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether a path is another one by it each time: what a service says is taken for a
+        setting."""
+        return reason_of(self.text) != "a service"
 
     @classmethod
     def of(cls, value: object) -> Chance | None:
@@ -150,14 +159,20 @@ class Chance:
             return next(filter(None, map(cls.of, value)), None)
         if isinstance(value, dict):
             return cls.of([*value.values()])
-        found = _CALLED.search(value) if isinstance(value, str) and "$" in value else None
+        called = _CALLED_IN_BATCH if cls.in_batch else _CALLED
+        found = called.search(value) if isinstance(value, str) and "$" in value else None
         return None if found is None else cls(found[1])
 
 
-_CALLED: Final = re.compile(
-    r"\$((?:" + "|".join(map(re.escape, sorted({*CHANCE, *FILES}))) + r")(?:\.\w+)*(?=\()|"
-    r"(?:" + "|".join(map(re.escape, (*GIVEN, *NAMED))) + r")(?=\(\)))"
-)
+def _calling(names: Collection[str]) -> re.Pattern[str]:
+    return re.compile(
+        r"\$((?:" + "|".join(map(re.escape, sorted(names))) + r")(?:\.\w+)*(?=\()|"
+        r"(?:" + "|".join(map(re.escape, (*GIVEN, *NAMED))) + r")(?=\(\)))"
+    )
+
+
+_CALLED: Final = _calling([*CHANCE, "hash"])
+_CALLED_IN_BATCH: Final = _calling([*CHANCE, *FILES, "hash"])
 """A call in the text of what is not known; of some functions one whose arguments are left out."""
 
 
@@ -626,6 +641,10 @@ class _Module:
         """What lets a function go on where a write of it has failed."""
         for inner in ast.walk(node):
             match inner:
+                case ast.Try(finalbody=body) if any(
+                    isinstance(part, ast.Return) for each in body for part in ast.walk(each)
+                ):
+                    return "finally: return"
                 case ast.Try(body=body, handlers=handlers) if _members(*body) & _WRITING:
                     for handler in handlers:
                         raises = any(isinstance(part, ast.Raise) for part in ast.walk(handler))
@@ -633,10 +652,6 @@ class _Module:
                             return (
                                 f"except {ast.unparse(handler.type)}" if handler.type else "except"
                             )
-                case ast.Try(finalbody=body) if any(
-                    isinstance(part, ast.Return) for each in body for part in ast.walk(each)
-                ):
-                    return "finally: return"
                 case ast.With(items=items, body=body) if _members(*body) & _WRITING and any(
                     self._called(item.context_expr) == "contextlib.suppress" for item in items
                 ):

@@ -517,6 +517,12 @@ _NOT_KNOWN: Final = (
         for since in ("str(os.environ['DAY'])", "time.strftime('%H', time.gmtime(0))")
     ),
     ('df = df.withColumn("at", F.lit(os.environ["RELEASE"]))', "CR"),
+    ('df = df.withColumn("at", F.lit(hash("a") % 8))', "CR, chance"),
+    ('df = df.withColumn("at", F.lit(requests.get("http://x").json()["rate"]))', "CR, chance"),
+    ('df = df.join(spark.read.schema("k INT").json(f"/in/{date.today()}"), "k")', "CR, chance"),
+    ('df = df.select("*", F.col("_metadata.file_path"))', "CR"),
+    ('df = df.select("k", F.col("_metadata.file_block_start"))', "CR, chance"),
+    ('df = df.select("k", "_metadata")', "CR, chance"),
     ("df = cleaned(df)", "OW[*], chance"),
     ("df = tried(df)", "CR"),
     ('df = df.groupBy("k").agg(agg.of("v"))', "OW[*], chance"),
@@ -525,8 +531,8 @@ _NOT_KNOWN: Final = (
 
 def test_what_is_not_known_is_not_taken_for_nothing(tmp_path: Path) -> None:
     head = (
-        "import agg, places, tenacity, time, uuid\n"
-        "from datetime import datetime, timedelta, timezone\n"
+        "import agg, places, requests, tenacity, time, uuid\n"
+        "from datetime import date, datetime, timedelta, timezone\n"
         f"{_HEAD}@places.logged\ndef cleaned(df): return df.where('v > 1')\n"
         f"@tenacity.retry(stop=3)\ndef tried(df): return df.where('v > 1')\n"
     )
@@ -583,6 +589,14 @@ _BODIES: Final = (
     (f"try: {_APPEND}\n    except OSError: print('lost'); raise", "CR"),
     ("threading.Thread(target=d.write.save, args=['/out']).start()", "OW[*]"),
     ('d.write.mode("append").parquet(f"/out/{datetime.now().date()}")', "CR, chance"),
+    (f"try: {_APPEND}\n    finally: return", "OW[*]"),
+    (f"with contextlib.suppress(OSError): {_APPEND}", "OW[*]"),
+    (f"os.remove('/out/old'); {_APPEND}", "OW[*]"),
+    (f"if os.path.exists('/stop'): return\n    {_APPEND}", "OW[*]"),
+    (_APPEND.replace("d.", "d.where(F.col('k').isin(open('/a').read()))."), "CR, chance"),
+    (_APPEND.replace("d.", "d.withColumn('n', F.lit(len(os.listdir('/a'))))."), "CR, chance"),
+    (_APPEND.replace("d.", "d.withColumn('n', F.lit(json.load(open('/a'))['n']))."), "CR, chance"),
+    (_APPEND.replace("d.", "d.where(F.col('k') > progress[0])."), "OW[*]"),
     (_APPEND.replace("d.", "d.join(read('/out/a'), 'k', 'left_anti')."), "OW[*]"),
     (_APPEND.replace("d.", "d.join(read('/elsewhere'), 'k', 'left_anti')."), "OW[*]"),
     (_APPEND.replace("d.", "d.join(written, 'k', 'left_anti')."), "OR[*]"),
@@ -593,15 +607,48 @@ _BODIES: Final = (
 
 def test_a_micro_batch_is_all_that_a_function_of_it_may_depend_on(tmp_path: Path) -> None:
     head = (
-        "import threading\nfrom datetime import datetime\nfrom delta.tables import DeltaTable\n"
+        "import contextlib, json, os, threading\nfrom datetime import datetime\n"
+        "from delta.tables import DeltaTable\n"
         f"{_HEAD}def read(path): return spark.read.schema('k INT').parquet(path)\n"
         "written, streamed, fixed = read('/out'), read('/in/df'), read('/fixed')\n"
-        "df = spark.readStream.schema('k INT').json('/in/df')\n"
+        "df = spark.readStream.schema('k INT').json('/in/df')\nprogress = [0]\n"
+        "class Listener(StreamingQueryListener):\n    def onQueryProgress(self, event):\n"
+        "        progress[0] = event.progress.numInputRows\n"
     )
     start = "df.writeStream.foreachBatch(each).start()\n"
     texts = [f"{head}def each(d, i):\n    {body}\n{start}" for body, _ in _BODIES]
     for (body, label), graph in zip(_BODIES, _all_started(tmp_path, texts), strict=True):
         assert {each for labels in graph.values() for each in labels} == {label}, body
+
+
+_TAKEN: Final = (
+    ("format('kafka').option('subscribe', 't')", "has first started (startingOffsets"),
+    ("format('kafka').option('subscribe', 't').option('startingOffsets', 'earliest')", ""),
+    ("format('delta').option('startingVersion', 'latest')", "has first started (startingVersion"),
+    ("format('delta').option('skipChangeCommits', True)", "no row of it is changed"),
+    ("format('cloudFiles')", "its first files show the schema"),
+    ("format('rate')", "the clock"),
+    ("format('socket').option('host', 'h')", "gives the same records again"),
+    ("format('json').schema('k INT')", ""),
+    ("format('json').schema('k INT').option('cleanSource', 'delete')", "never read from"),
+)
+"""A source of a stream, and what is taken for granted of it."""
+
+
+def test_the_verdict_lists_what_is_taken_for_granted_of_a_source(tmp_path: Path) -> None:
+    texts = [
+        f"{_HEAD}spark.readStream.{source}.load('/a').writeStream.start('/b')\n"
+        for source, _ in _TAKEN
+    ]
+    texts += [f"{_HEAD}start(df.select(*{{'k', 'v'}}), 'q')\n"]
+    files = [tmp_path / f"{number}.py" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    graphs = read_all(files, execute=Limits(60.0), follow=True)
+    said = [next(iter(derived(graph).values())).assumptions for graph in graphs]  # type: ignore[arg-type]
+    for (source, text), found in zip((*_TAKEN, ("a set", "the order of")), said, strict=True):
+        assert bool(found) == bool(text), source
+        assert all(text in each.text for each in found), source
 
 
 @pytest.mark.parametrize(
