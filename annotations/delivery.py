@@ -60,7 +60,7 @@ _KEEPING: Final = ONCE | _FROM_NOW | {"streaming table", "cloudfiles"}
 
 
 def taken_of(settings: Mapping[str, Any]) -> Iterator[str]:
-    """What is taken for granted of a source whose format and options are these."""
+    """Sentences that are taken for granted of a source whose format and options are these."""
     given = settings.get("options", {})
     options = {key.lower(): str(value).lower() for key, value in given.items()}
     kind = str(settings.get("format") or "").lower()
