@@ -38,6 +38,7 @@ _BEGINNINGS: Final = {
     "eventhubs": "eventhubs.startingPosition",
     "pulsar": "startingOffsets",
     "delta": "startingVersion",
+    "streaming table": "startingVersion",
 }
 """Formats of sources, and the option that says where the first start of a job begins."""
 _FROM_NOW: Final = frozenset({"kafka", "kinesis", "eventhubs", "pulsar"})
@@ -51,6 +52,8 @@ _OPTIONS: Final = {
     "ignorecorruptfiles=true": "none of its files is damaged, which would be passed over",
     "cloudfiles.includeexistingfiles=false": "its files come after the job has first started",
     "cloudfiles.allowoverwrites=true": "none of its files is written again",
+    "streaming-skip-overwrite-snapshots=true": "no row of it is changed",
+    "streaming-skip-delete-snapshots=true": "no row of it is deleted",
     "cleansource=delete": "it is never read from the beginning: what was read is deleted",
     "latestfirst=true": "none of its files is older than maxFileAge",
     "includetimestamp=true": "its records have the same times when they come again",

@@ -432,7 +432,7 @@ def window(context: Context, node: Window, facts: Facts) -> Facts:
     facts = keep(facts, "window", f"rows are kept for {by}", node.position)
     classes = [copies for key in node.partition for copies in classes_of(key, facts)]
     order = (key.expression for key in node.order)
-    total = _tells_apart(context, (*node.partition, *order), facts)
+    total = _tells_apart(context, (*node.partition, *order), facts, node.input.columns)
     facts = use(facts, *(argument for _, call in node.outputs for argument in _arguments(call)))
     windowed = replace(facts, copies=dict(facts.copies), moving=dict(facts.moving))
     for column, call in node.outputs:
@@ -450,9 +450,14 @@ def window(context: Context, node: Window, facts: Facts) -> Facts:
     return windowed
 
 
-def _tells_apart(context: Context, keys: Iterable[Expression], facts: Facts) -> bool:
-    """True where rows whose keys are equal are the same; 0.0 and -0.0 are equal and differ."""
-    exact = (key for key in keys if type_of(key).identical)
+def _tells_apart(
+    context: Context, keys: Iterable[Expression], facts: Facts, columns: Iterable[Column]
+) -> bool:
+    """True where rows whose keys are equal are the same; 0.0 and -0.0 are equal and differ. Of
+    rows of tables alone only keys that are all of their columns say so."""
+    exact = [key for key in keys if type_of(key).identical]
+    if not facts.live:
+        return {*columns} <= {key.column for key in exact if isinstance(key, Ref)}
     return context.determines(
         (copies for key in exact for copies in classes_of(key, facts)), facts.live
     )
@@ -486,7 +491,9 @@ def limit(context: Context, node: Limit, facts: Facts) -> Facts:
     """Some rows of all: the whole stream is one partition (row 15)."""
     facts = use(facts, *(key.expression for key in node.order))
     facts = keep(facts, "limit", "rows are counted", node.position)
-    total = bool(node.order) and _tells_apart(context, (k.expression for k in node.order), facts)
+    total = bool(node.order) and _tells_apart(
+        context, (k.expression for k in node.order), facts, node.input.columns
+    )
     text = "which rows come first of all depends on every row of the stream"
     if not node.order:
         text = "rows are taken as they come until there are enough"

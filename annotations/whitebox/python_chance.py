@@ -29,8 +29,8 @@ CHANCE: Final = _table(
     faker numpy.random os.urandom random secrets torch.rand uuid.uuid1 uuid.uuid4
     """,
     the_machine="""
-    getpass.getuser os.cpu_count os.getloadavg os.getlogin os.times os.uname platform.node psutil
-    shutil.disk_usage socket subprocess uuid.getnode
+    getpass.getuser os.cpu_count os.getloadavg os.getlogin os.popen os.system os.times os.uname
+    platform.node psutil shutil.disk_usage socket subprocess uuid.getnode
     """,
     the_process="""
     gc id os.getpid os.getppid pyspark.TaskContext threading.current_thread threading.get_ident
@@ -79,10 +79,10 @@ _ASKING: Final = _names(
 _PURE: Final = _names(
     """
     abc array ast asyncio base64 binascii bisect builtins calendar cmath codecs collections
-    colorsys concurrent.futures contextlib contextvars copy csv dataclasses datetime decimal
+    colorsys concurrent.futures contextlib copy csv dataclasses datetime decimal
     difflib email enum errno fnmatch fractions functools graphlib hashlib heapq hmac html
     inspect io.BytesIO io.StringIO ipaddress itertools json keyword logging marshal math
-    mimetypes numbers operator os.fspath os.path os.sep pathlib pickle posixpath pprint queue
+    mimetypes numbers operator os.fspath os.path os.sep pathlib pickle posixpath pprint
     quopri re shlex statistics string stringprep struct textwrap time.gmtime time.sleep
     time.strftime time.strptime time.struct_time traceback types typing unicodedata
     urllib.error urllib.parse uuid warnings xml zipfile zlib zoneinfo numpy pandas pyarrow

@@ -33,6 +33,8 @@ def carried(
         if outside.DECIDED:
             raise NotWritten(f"`{next(iter(outside.DECIDED))}`, which is not known here")
         body = text.function(relation)
+        if any("_metadata" in line for line in body):
+            raise NotWritten("`_metadata`, which no component is given with its records")
         for value in outside.MADE:
             if any(value in line for line in (*body, *definitions.statements.values())):
                 raise NotWritten(f"`{value}`, which is not known here")

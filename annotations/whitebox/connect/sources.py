@@ -152,7 +152,9 @@ class Sources:
         if name not in self.declared:
             role = Role.STREAM if read.is_streaming else Role.MUTABLE
             kind = "streaming table" if read.is_streaming else "table"
-            self.read.setdefault(name, {"format": kind, "streaming": read.is_streaming})
+            options = dict(read.named_table.options)
+            described = {"format": kind, "streaming": read.is_streaming}
+            self.read.setdefault(name, described | ({"options": options} if options else {}))
             columns = tuple(self._mentioned())
             return Source(name, columns, role, complete=False, position=at)
         typed, role = self.declared[name]

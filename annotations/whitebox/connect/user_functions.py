@@ -107,6 +107,15 @@ _WRITING: Final = _words(
     "append csv execute insertInto jdbc json merge orc overwrite overwritePartitions parquet save "
     "saveAsTable sql text"
 )
+_BESIDE: Final = _words("multiprocessing.Process threading.Thread threading.Timer")
+_LATER: Final = _words(
+    """
+    apply_async create_task ensure_future map_async run_coroutine_threadsafe run_in_executor submit
+    """
+)
+"""Methods that let something run beside a function."""
+_AWAITING: Final = _words("gather get result run run_until_complete wait wait_for")
+"""Methods that raise what it has raised."""
 _STATE: Final = re.compile(r"\.get(Value|List|Map)State\(")
 
 _Named: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -608,6 +617,11 @@ class _Module:
     def _batch(self, node: _Definition) -> str:
         """What a function of pandas does with all rows of a batch."""
         batches = _batches(node)
+        whole_rows = {
+            each.arg
+            for each in node.args.args
+            if each.annotation is not None and "DataFrame" in ast.unparse(each.annotation)
+        }
         called = {id(call.func): call for call in _calls(node)}
         labels = {id(part) for call in _calls(node) for k in call.keywords if k.arg == "index"
                   for part in ast.walk(k.value)}  # fmt: skip
@@ -621,7 +635,13 @@ class _Module:
                 on = inner.value
                 if isinstance(on, ast.Attribute) and on.attr in ("str", "dt", "list"):
                     continue
-                known = inner.attr in _BY_RECORD if call is not None else inner.attr not in _WHOLE
+                by_columns = inner.attr in ("apply", "map") and _root(on) in whole_rows
+                by_columns &= isinstance(on, ast.Name)
+                known = (
+                    inner.attr in _BY_RECORD and not by_columns
+                    if call is not None
+                    else inner.attr not in _WHOLE
+                )
                 if not known and not by_record and id(inner) not in labels:
                     return ast.unparse(inner)[:60]
             elif given and isinstance(inner, ast.Attribute | ast.Name) and not by_record:
@@ -646,9 +666,11 @@ class _Module:
                 ):
                     return "finally: return"
                 case ast.Try(body=body, handlers=handlers) if _members(*body) & _WRITING:
+                    tried = set(_written(*body))
                     for handler in handlers:
+                        again = tried & {*_written(handler)}
                         raises = any(isinstance(part, ast.Raise) for part in ast.walk(handler))
-                        if not raises and not _members(handler) & (_WRITING | _ENDING):
+                        if not raises and not again and not _members(handler) & _ENDING:
                             return (
                                 f"except {ast.unparse(handler.type)}" if handler.type else "except"
                             )
@@ -656,10 +678,11 @@ class _Module:
                     self._called(item.context_expr) == "contextlib.suppress" for item in items
                 ):
                     return "contextlib.suppress"
-                case ast.Call(func=function) if self._called(function) == "threading.Thread":
-                    return "threading.Thread"
-                case ast.Call(func=ast.Attribute(attr="submit")) if not _members(node) & {"result"}:
-                    return ast.unparse(inner.func)[:60]
+                case ast.Call(func=function) if self._called(function) in _BESIDE:
+                    return self._called(function)
+                case ast.Call(func=ast.Attribute(attr=name)) if name in _LATER:
+                    if not _members(node) & _AWAITING:
+                        return ast.unparse(inner.func)[:60]
         return ""
 
     def _given_all(self, node: _Definition) -> set[str]:
@@ -790,6 +813,13 @@ def _members(*nodes: ast.AST) -> set[str]:
     called = [part.func for part in inner if isinstance(part, ast.Call)]
     names = {part.id for part in called if isinstance(part, ast.Name)}
     return names | {part.attr for part in inner if isinstance(part, ast.Attribute)}
+
+
+def _written(*nodes: ast.AST) -> Iterator[str]:
+    """The calls that write, or that may, as they stand there."""
+    for call in (call for node in nodes for call in _calls(node)):
+        if getattr(call.func, "attr", "") in _WRITING or isinstance(call.func, ast.Name):
+            yield ast.unparse(call)
 
 
 def _is_number(node: ast.expr) -> bool:

@@ -590,6 +590,9 @@ _BODIES: Final = (
     ("threading.Thread(target=d.write.save, args=['/out']).start()", "OW[*]"),
     ('d.write.mode("append").parquet(f"/out/{datetime.now().date()}")', "CR, chance"),
     (f"try: {_APPEND}\n    finally: return", "OW[*]"),
+    (f"try: {_APPEND}\n    except OSError: d.write.mode('append').parquet('/dead')", "OW[*]"),
+    (f"try: {_APPEND}\n    except OSError: {_APPEND}", "CR"),
+    ("asyncio.create_task(go(d))", "OW[*]"),
     (f"with contextlib.suppress(OSError): {_APPEND}", "OW[*]"),
     (f"os.remove('/out/old'); {_APPEND}", "OW[*]"),
     (f"if os.path.exists('/stop'): return\n    {_APPEND}", "OW[*]"),
@@ -607,10 +610,11 @@ _BODIES: Final = (
 
 def test_a_micro_batch_is_all_that_a_function_of_it_may_depend_on(tmp_path: Path) -> None:
     head = (
-        "import contextlib, json, os, threading\nfrom datetime import datetime\n"
+        "import asyncio, contextlib, json, os, threading\nfrom datetime import datetime\n"
         "from delta.tables import DeltaTable\n"
         f"{_HEAD}def read(path): return spark.read.schema('k INT').parquet(path)\n"
         "written, streamed, fixed = read('/out'), read('/in/df'), read('/fixed')\n"
+        f"async def go(d): {_APPEND}\n"
         "df = spark.readStream.schema('k INT').json('/in/df')\nprogress = [0]\n"
         "class Listener(StreamingQueryListener):\n    def onQueryProgress(self, event):\n"
         "        progress[0] = event.progress.numInputRows\n"

@@ -112,6 +112,10 @@ def test_rows_that_are_made_of_groups_wait_for_the_groups(sql: str, label: str) 
         ),
         ("SELECT k FROM a JOIN (SELECT x, max(y) AS f FROM t GROUP BY x) q ON n = f", None),
         ("SELECT k FROM a JOIN (SELECT x FROM t ORDER BY x LIMIT 1) q ON k = q.x", None),
+        (
+            "SELECT k FROM a JOIN (SELECT x, y FROM t ORDER BY y LIMIT 1) q ON k = q.x",
+            "come in any",
+        ),
         ("SELECT k FROM a JOIN (VALUES (1, 'x')) AS v(i, d) ON k = v.i", None),
     ],
 )

@@ -12,7 +12,7 @@ from annotations.whitebox.connect.user_functions import Shown, shown
 
 HEAD = """\
 import random, time, itertools, requests, numpy as np, os, glob, hashlib, heapq, sys, user_agents
-import pandas as pd
+import contextvars, pandas as pd
 from pathlib import Path
 from functools import lru_cache, partial
 from concurrent.futures import as_completed
@@ -38,6 +38,7 @@ class Kept:
         return len(self.seen)
     def pure(self, x): return x
 shared = Kept()
+held = contextvars.ContextVar("held")
 boxed = partial(next, itertools.count())
 RATES = open("rates.json").read()
 REGION = os.environ["REGION"]
@@ -103,6 +104,7 @@ CASES = [
     ("slow(x)\n    return slow.cache_info().misses", "kept"),
     ("asked.calls = 1\n    return x", "kept"),
     ("return boxed()", "kept"),
+    ("held.set(x)\n    return held.get()", "chance"),
     ("return tick.send(None)", "kept"),
     ("return shared.bump(x)", "kept"),
     ("return Kept().bump(x)", ""),
