@@ -266,7 +266,14 @@ def _weaker(ran: Graph | Unreadable, text: Graph | Unreadable) -> Graph | Unread
     )
     nodes |= left_out
     sources = _unfilled(nodes, described)
-    return replace(ran, nodes=nodes, sources=sources, problems=(*ran.problems, *started))
+    rests_on = () if isinstance(text, Unreadable) else text.assumptions
+    return replace(
+        ran,
+        nodes=nodes,
+        sources=sources,
+        problems=(*ran.problems, *started),
+        assumptions=tuple(dict.fromkeys((*ran.assumptions, *rests_on))),
+    )
 
 
 def _places(*positions: Position | None) -> set[tuple[str, int]]:

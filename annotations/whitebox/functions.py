@@ -503,7 +503,9 @@ def _rows() -> dict[str, Function]:
         claim(names, chance=reason)
     # How PySpark's front end writes a function that its author marks so.
     kind("udf.asNondeterministic udf.chance", Kind.CHANCE, in_spark=False)
-    claim("udf.chance", chance="asks the clock, the machine or a service, or draws at random")
+    claim(
+        "udf.chance", chance="asks the clock, the machine, a file or a service, or draws at random"
+    )
     claim("udf.asNondeterministic", chance="is declared nondeterministic")
     for names, aggregation in _aggregates().items():
         kind(names, Kind.AGGREGATE)

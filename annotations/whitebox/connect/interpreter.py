@@ -261,8 +261,8 @@ class Interpreter:
 
     def __init__(self, modules: Mapping[str, Callable[[], Any]], arguments: list[str]) -> None:
         self._modules = modules
-        self._not_followed: list[ast.ClassDef] = []
-        """Classes of the script that are not followed."""
+        self._not_followed: list[tuple[ast.ClassDef, Scope]] = []
+        """Classes of the script that are not followed, and where they stand."""
         self._patched: dict[str, Any] = {}
         """Members of PySpark that the script has set."""
         self._given: dict[int, Any] = {}
@@ -384,8 +384,8 @@ class Interpreter:
         ast.copy_location(bare, node)
         kind: Any = classes.defined(self, bare, scope, Scope(scope.file, {}, scope))
         if kind is None:
-            self._not_followed.append(node)
-            for each in self._not_followed:
+            self._not_followed.append((node, scope))
+            for each, _ in self._not_followed:
                 self._left_out(each, scope)
             return
         for decorator in reversed(made_by):
@@ -1021,6 +1021,8 @@ class Interpreter:
         return result
 
     def _item(self, container: Any, key: Any, node: ast.AST) -> Any:
+        if isinstance(container, Object):
+            return self._call(classes.attribute(container, "__getitem__"), (key,), {})
         if isinstance(key, Outside) and isinstance(container, dict) and container:
             return self._chosen(container)
         if isinstance(container, Outside) or isinstance(key, Outside):
@@ -1169,7 +1171,7 @@ class Interpreter:
             self._handed_over(called.rpartition(".")[2], arguments, named)
             if len(arguments) == 1 and isinstance(arguments[0], Function | Method):
                 return self._decorated(function, arguments[0])
-            return Outside.__call__(function, *arguments, **named)
+            return self._also_read(function, Outside.__call__(function, *arguments, **named))
         if isinstance(function, Class):
             return classes.made(self, function, arguments, named)
         if permitted.of_frames(function) and arguments and permitted.frame(arguments[0]):
@@ -1238,6 +1240,21 @@ class Interpreter:
             if permitted.writer(owner):
                 return owner if name == "trigger" else owner.foreachBatch(_unknown_body)
             return Outside(f"${name}")
+
+    def _also_read(self, function: Outside, result: Any) -> Any:
+        """The result of a class that is not followed: it may read every DataFrame in its text."""
+        if not permitted.frame(result):
+            return result
+        for node, scope in self._not_followed:
+            if outside.root(function) != node.name:
+                continue
+            named = [scope.value(inner.id) for inner in ast.walk(node) if _is_name(inner)]
+            frames = {id(value): value for value in named if permitted.frame(value)}
+            for frame in frames.values():
+                result = result.union(frame)
+            reason = f"what `{node.name}` does is not known, as it was not followed"
+            result = result.hint(UNREAD, reason) if frames else result
+        return result
 
     def _pandas_udf(self, function: Any = None, returnType: Any = None, kind: Any = None) -> Any:  # noqa: N803
         """`pandas_udf`, of a function whose kind its annotations say."""

@@ -396,10 +396,10 @@ _ROUNDABOUT: Final = (
 )
 """Ways to take a step that do not look like it; a reader that overlooks one takes no step."""
 _UNFOLLOWED: Final = (
-    "class Hidden:\n    def __getitem__(self, _):\n        import os, random, time\n"
+    "class Hidden:\n    def __getattr__(self, _):\n        import os, random, time\n"
     "        from datetime import datetime\n        from pathlib import Path\n"
     "        if <test>: return lambda d: <step>\n        return lambda d: d\n"
-    "df = Hidden()[0](df)"
+    "df = Hidden().go(df)"
 )
 """A step that only running the script shows, if the place where it runs decides for it."""
 _OF_PLACE: Final = (
