@@ -97,6 +97,15 @@ _ARRAYS: Final = _words(
 """Functions of NumPy and pandas of which the same is true."""
 _OF_SEVERAL: Final = _words("functools itertools numpy pandas scipy sklearn statistics")
 """Modules whose other functions look at all that they are given."""
+_ARROW: Final = _words(
+    """
+    all any approximate_median count count_distinct cumulative_max cumulative_min cumulative_prod
+    cumulative_sum dictionary_encode first index kurtosis last max mean min min_max mode
+    pairwise_diff product quantile rank skew sort_indices stddev sum tdigest unique value_counts
+    variance
+    """
+)
+"""Functions of Arrow of which that is true."""
 _OF_ALL: Final = _words("all any enumerate len max min reversed set sorted sum")
 """Functions of Python of which that is true, given a Series or a DataFrame."""
 
@@ -647,7 +656,8 @@ class _Module:
             elif given and isinstance(inner, ast.Attribute | ast.Name) and not by_record:
                 name = self._called(inner)
                 root, _, last = name.rpartition(".")
-                if root.partition(".")[0] in _OF_SEVERAL and last not in _ARRAYS:
+                of_all = root.partition(".")[0] in _OF_SEVERAL and last not in _ARRAYS
+                if of_all or (root == "pyarrow.compute" and last in _ARROW):
                     return ast.unparse(inner)[:60]
         if whole := self._of_all(node):
             return whole

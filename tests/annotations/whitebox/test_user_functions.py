@@ -12,7 +12,7 @@ from annotations.whitebox.connect.user_functions import Shown, shown
 
 HEAD = """\
 import random, time, itertools, requests, numpy as np, os, glob, hashlib, heapq, sys, user_agents
-import contextvars, pandas as pd
+import contextvars, pandas as pd, pyarrow.compute as pc
 from pathlib import Path
 from functools import lru_cache, partial
 from concurrent.futures import as_completed
@@ -134,6 +134,8 @@ CASES = [
     ("return pd.cut(x, 4)", "batch"),
     ("return x / np.linalg.norm(x)", "batch"),
     ("return x.values[::-1]", "batch"),
+    ("return pc.subtract(x, pc.mean(x))", "batch"),
+    ("return pc.utf8_upper(x)", ""),
     ("return x.pipe(lambda q: q - q.shift(1))", "batch"),
     ("return getattr(x, 'rank')()", "batch"),
     ("return pd.Series(list(itertools.accumulate(x)))", "batch"),
