@@ -49,10 +49,10 @@ CHANCE: Final = _table(
 """Function, or module with all that is in it -> what it depends on beside its arguments."""
 FILES: Final = _names(
     """
-    fileinput fsspec glob numpy.fromfile numpy.genfromtxt numpy.load numpy.loadtxt open os.listdir
-    os.path.exists os.path.getatime os.path.getctime os.path.getmtime os.path.getsize os.path.isdir
-    os.path.isfile os.scandir os.stat os.walk pyarrow.fs pyarrow.parquet read_text s3fs smart_open
-    sqlite3 tempfile
+    fileinput fsspec glob numpy.fromfile numpy.genfromtxt numpy.load numpy.loadtxt numpy.memmap
+    open os.listdir os.path.exists os.path.getatime os.path.getctime os.path.getmtime
+    os.path.getsize os.path.isdir os.path.isfile os.scandir os.stat os.walk pyarrow.csv
+    pyarrow.dataset pyarrow.fs pyarrow.parquet read_text s3fs smart_open sqlite3 tempfile
     """
 )
 """Functions and modules that read files, and what files there are, as they are then."""
@@ -72,6 +72,8 @@ PLACED: Final = _names(
 )
 """Functions, modules and values that are the same as long as the place is where they are asked: its
 variables, time zone and locale, the seed of `hash`."""
+READING: Final = _names("is_dir is_file iterdir read_bytes read_text rglob")
+"""Methods that only paths have."""
 _ASKING: Final = _names(
     "exists glob is_dir is_file iterdir open read_bytes read_text rglob stat touch"
 )
@@ -85,7 +87,7 @@ _PURE: Final = _names(
     mimetypes numbers operator os.fspath os.path os.sep pathlib pickle posixpath pprint
     quopri re shlex statistics string stringprep struct textwrap time.gmtime time.sleep
     time.strftime time.strptime time.struct_time traceback types typing unicodedata
-    urllib.error urllib.parse uuid warnings xml zipfile zlib zoneinfo numpy pandas pyarrow
+    urllib.error urllib.parse uuid warnings xml zlib zoneinfo numpy pandas pyarrow
     pyspark pytz typing_extensions
     """
 )
@@ -111,6 +113,8 @@ def alone(name: str) -> bool | None:
     """
     parts = name.split(".")
     prefixes = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    if name.startswith("pandas.read_") or parts[-1] in READING:
+        return False
     if name.startswith("pathlib.Path.") and parts[-1] in _ASKING:
         return False
     for prefix in prefixes:

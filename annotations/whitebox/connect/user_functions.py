@@ -30,6 +30,7 @@ from annotations.whitebox.python_chance import (
     FILES,
     GIVEN,
     NAMED,
+    READING,
     alone,
     imported_names,
     placed,
@@ -53,8 +54,8 @@ CHANGING: Final = _words(
 _CHANGING_FIRST: Final = _words(
     """
     bisect.insort bisect.insort_left bisect.insort_right heapq.heapify heapq.heappop
-    heapq.heappush heapq.heappushpop heapq.heapreplace operator.delitem operator.iadd
-    operator.setitem random.shuffle
+    heapq.heappush heapq.heappushpop heapq.heapreplace numpy.add.at numpy.copyto numpy.place
+    numpy.put numpy.putmask operator.delitem operator.iadd operator.setitem random.shuffle
     """
 )
 """Functions that change their first argument."""
@@ -219,7 +220,10 @@ def shown(function: Any) -> Shown:
         return _shown_processor(processor)
     if several := getattr(function, "chosen_from", ()):
         return functools.reduce(operator.or_, map(shown, several))
+    given = 0
     while hasattr(function, "__wrapped__") or isinstance(function, functools.partial):
+        first = getattr(function, "parts", (0, getattr(function, "args", ())))[1]
+        given += len(first)
         function = getattr(function, "__wrapped__", getattr(function, "func", None))
     function = getattr(function, "__func__", function)
     if not hasattr(function, "__code__"):
@@ -238,7 +242,8 @@ def shown(function: Any) -> Shown:
         for node in module.definitions
         if isinstance(node, ast.Lambda) == lambdas and _first_line(node) == code.co_firstlineno
     ]
-    return functools.reduce(operator.or_, map(module.looked_at, found), Shown())
+    each = (module.looked_at(n, held=frozenset(a.arg for a in n.args.args[:given])) for n in found)
+    return functools.reduce(operator.or_, each, Shown())
 
 
 def _shown_processor(processor: Any) -> Shown:
@@ -296,6 +301,8 @@ class _Module:
     """Name -> what it is called in the module that it comes from."""
     values: dict[str, ast.expr] = field(init=False)
     """Name -> what it is set to, outside of the functions that are looked at or around them."""
+    later: dict[str, list[ast.expr]] = field(init=False)
+    """Name -> what else it, an item or a member of it is set to."""
     functions: dict[str, _Named] = field(init=False)
     classes: dict[str, ast.ClassDef] = field(init=False)
 
@@ -304,13 +311,16 @@ class _Module:
         self.definitions = [n for n in nodes if isinstance(n, _Definition)]
         self.functions = {d.name: d for d in self.definitions if isinstance(d, _Named)}
         self.classes = {n.name: n for n in nodes if isinstance(n, ast.ClassDef)}
-        self.imported, self.values = imported_names(self.tree), {}
+        self.imported, self.values, self.later = imported_names(self.tree), {}, {}
         for node in nodes:
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    self.values.setdefault(name, value)
+                    if self.values.setdefault(name, value) is not value:
+                        self.later.setdefault(name, []).append(value)
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                     self.values.setdefault(name, value)
+                case ast.Assign(targets=[ast.Subscript() | ast.Attribute() as part], value=value):
+                    self.later.setdefault(_root(part), []).append(value)
 
     def looked_at(
         self,
@@ -341,7 +351,8 @@ class _Module:
             elif name in self.imported and name not in own:
                 shown |= self._beside(self.imported[name])
             elif value is not None and id(value) not in seen:
-                shown |= self._set_to(name, value, seen)
+                for each in (value, *self.later.get(name, ())):
+                    shown |= self._set_to(name, each, seen | {id(value)})
         return shown
 
     def _passed(
@@ -393,6 +404,9 @@ class _Module:
         """What the methods of a class show. `shared`: of an object that is there before."""
         shown = Shown()
         parts = [part for part in kind.body if isinstance(part, _Named)]
+        for part in kind.body:
+            if isinstance(part, ast.Assign | ast.AnnAssign) and part.value is not None:
+                shown |= replace(self._set_to(kind.name, part.value, seen), kept="")
         for part in parts:
             if id(part) not in seen:
                 found = self.looked_at(part, seen | {id(kind), *map(id, parts)})
@@ -460,6 +474,8 @@ class _Module:
                 ast.unparse(inner) == "repr(object())"
                 or (_root(inner.func) == "getattr" and alone(self._called(inner)) is False)
             ):
+                return text, []
+            if isinstance(inner, ast.Attribute) and inner.attr in READING and whole:
                 return text, []
             if isinstance(inner, ast.Attribute) and inner.attr == "astimezone":
                 call = called.get(id(inner))

@@ -43,6 +43,12 @@ boxed = partial(next, itertools.count())
 RATES = open("rates.json").read()
 REGION = os.environ["REGION"]
 STARTED = time.time()
+ROOT = Path("/ref")
+SET = {}
+SET["t"] = time.time()
+zeros = np.zeros(1)
+class Config:
+    started = time.time()
 def put(box, x): box[x] = 1
 @lru_cache(None)
 def slow(x): return x
@@ -89,6 +95,11 @@ CASES = [
     ("return str(STARTED) + x", "chance"),
     ("return len(os.listdir(x))", "chance"),
     ("return glob.glob(x)", "chance"),
+    ("return pd.read_csv(x).iloc[0, 0]", "chance"),
+    ("return (ROOT / x).read_text()", "chance"),
+    ("return SET['t']", "chance"),
+    ("return Config.started", "chance"),
+    ("np.add.at(zeros, 0, 1)\n    return zeros[0]", "kept"),
     ("return open(x).read()", "chance"),
     ("return Path(x).read_text()", "chance"),
     ("return Path(x).stem", ""),
