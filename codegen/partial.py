@@ -66,9 +66,9 @@ def split(sql: str, *, view: str, key: Iterable[str], schema: Mapping[str, str])
     ...     view="clicks", key=["day"], schema={"day": "INT"},
     ... )
     >>> found.second
-    'SELECT day, SUM(partial_1) AS n FROM clicks GROUP BY day'
+    'SELECT day, SUM(__rows) AS n FROM clicks GROUP BY day'
     >>> found.first.partition(" FROM ")[0]
-    'SELECT day, __producer, __count, COUNT(*) AS __rows, COUNT(*) AS partial_1'
+    'SELECT day, __producer, __count, COUNT(*) AS __rows'
     """
     import sqlglot
 
@@ -226,7 +226,8 @@ class _Splitter:
                 number = self._step(f"COUNT({argument})")
                 return self._parsed(f"SUM({total}) / NULLIF(SUM({number}), 0)", wrap=True)
             case "Count":
-                return self._parsed(f"SUM({self._step(f'COUNT({argument})')})")
+                rows = ROWS if argument == "*" else self._step(f"COUNT({argument})")
+                return self._parsed(f"SUM({rows})")
             case "CountIf":
                 return self._parsed(f"SUM({self._step(f'COUNT_IF({argument})')})")
             case "LogicalAnd" | "LogicalOr":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -54,13 +55,19 @@ def overdue(
 
 def votes_missing(tracker: Tracker) -> dict[str, int]:
     """Producer -> how many of the oldest open partitions wait for its punctuation."""
-    missing: dict[str, int] = {}
+    missing: Counter[str] = Counter()
+    silent: Counter[tuple[str, ...]] = Counter()
+    """Producer sets of which nobody has voted: most partitions are like that."""
     for partition in itertools.islice(tracker.partitions.values(), _VOTES_OF_MAX):
         if partition.status is Status.OPEN:
             for share in partition.shares.values():
-                for producer in share.missing:
-                    missing[producer] = missing.get(producer, 0) + 1
-    return missing
+                if share.votes or share.excused:
+                    missing.update(share.missing)
+                else:
+                    silent[share.producers or ()] += 1
+    for producers, partitions in silent.items():
+        missing.update(dict.fromkeys(producers, partitions))
+    return dict(missing)
 
 
 def oldest_open(tracker: Tracker) -> tuple[KeyText, Partition] | None:

@@ -8,7 +8,7 @@ from functools import reduce
 from operator import and_
 from typing import Any, Final, TypeAlias
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     BooleanType,
@@ -168,13 +168,14 @@ def _each(scala_seq: Any) -> Iterable[Any]:
     return [scala_seq.apply(i) for i in range(scala_seq.size())]
 
 
-def pruned(frame: DataFrame, schema: StructType) -> DataFrame:
-    """The frame with all columns of `schema`; those it lacks fail when somebody reads them.
+def completed(present: Iterable[str], schema: StructType) -> list[Column]:
+    """All columns of `schema` on a frame; those it lacks fail when somebody reads them.
 
-    A column is left out of the buffer only if planning the component showed that it is not read.
+    They cost some twenty calls of Java each: whoever selects them again and again keeps them. A
+    column is left out of the buffer only if planning the component showed that it is not read.
     Should that have been wrong, the job stops instead of computing with nulls.
     """
-    present = set(frame.columns)
+    present = set(present)
     columns = []
     for field in schema.fields:
         if field.name in present:
@@ -186,4 +187,4 @@ def pruned(frame: DataFrame, schema: StructType) -> DataFrame:
             )
             missing = sf.raise_error(sf.lit(message)).cast(field.dataType)
             columns.append(missing.alias(field.name))
-    return frame.select(columns)
+    return columns

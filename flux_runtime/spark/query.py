@@ -116,6 +116,8 @@ class Query:
     @property
     def busy(self) -> bool:
         """Whether Spark plans, processes or commits a micro-batch at this moment."""
+        if self._running.locked():
+            return True
         query = self._query
         return query is not None and bool(query.status["isTriggerActive"])
 

@@ -100,9 +100,9 @@ def test_names_that_the_steps_use_keep_a_query_whole() -> None:
 def test_a_simple_aggregate_needs_no_guard() -> None:
     found = parts("SELECT day, count(*) AS c, max(price) AS most FROM clicks GROUP BY day")
     assert found == Steps(
-        "SELECT day, __producer, __count, COUNT(*) AS __rows, COUNT(*) AS partial_1, "
-        "MAX(price) AS partial_2 FROM clicks GROUP BY day, __producer, __count",
-        "SELECT day, SUM(partial_1) AS c, MAX(partial_2) AS most FROM clicks GROUP BY day",
+        "SELECT day, __producer, __count, COUNT(*) AS __rows, "
+        "MAX(price) AS partial_1 FROM clicks GROUP BY day, __producer, __count",
+        "SELECT day, SUM(__rows) AS c, MAX(partial_1) AS most FROM clicks GROUP BY day",
     )
 
 

@@ -78,6 +78,8 @@ class Source:
     """Of Kafka: where the job began to read, or a range does; set when it starts."""
     ends: Offsets | None = None
     """Of Kafka: where a range ends; None: it is no range."""
+    _of_files: tuple[StructType, Sequence[Column]] | None = field(default=None, init=False)
+    """The schema and the envelope of `whole`, kept: they cost a hundred calls of Java."""
 
     @property
     def value_format(self) -> str | None:
@@ -139,9 +141,12 @@ class Source:
         options = dict(self.options)
         if self.path is not None and not _GLOB.search(self.path):
             options.setdefault("basePath", self.path)  # as Spark's streaming file source does
-        reader = session.read.format(self.format).options(**options).schema(self.schema(session))
-        envelope = self._envelope(self.producer_type(session), False)
-        return reader.load(list(files)).select("*", *envelope)
+        if self._of_files is None:
+            envelope = self._envelope(self.producer_type(session), False)
+            self._of_files = self.schema(session), envelope
+        schema, columns = self._of_files
+        reader = session.read.format(self.format).options(**options).schema(schema)
+        return reader.load(list(files)).select("*", *columns)
 
     def _reader(self, session: SparkSession) -> DataStreamReader:
         options: dict[str, Any] = dict(self.options)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, Final
 
 import numpy as np
@@ -39,7 +39,7 @@ from flux_runtime.sealing.events import (
 from flux_runtime.sealing.keys import KEY_BYTES_MAX, key_text
 from flux_runtime.sealing.storage import Storage, local_path
 from flux_runtime.spark.feed import COUNT, DATA, DIGEST, MALFORMED, PRODUCER, UNREADABLE
-from flux_runtime.spark.frames import Operator, column, empty, extended, pruned, union
+from flux_runtime.spark.frames import Operator, column, completed, empty, extended, union
 from flux_runtime.spark.key_columns import CHUNK, KeyColumns, number_of, usable
 from flux_runtime.spark.sealed.counting import RECORDS as COUNTED
 from flux_runtime.spark.sealed.counting import SIZE, count_here, count_on_spark, texts
@@ -110,10 +110,8 @@ class Buffer:
 
     def write(self, rows: DataFrame, batch: int, *, partial: bool = False) -> str:
         """Write the chunk of a micro-batch, in place of what a crash may have left; its form."""
-        kept = rows.select(self._kept)
-        if partial:
-            kept = self._aggregated(pruned(kept, self._enveloped(self.schema)))
         form = PARTIALS if partial else RECORDS
+        kept = self._aggregated(rows) if partial else rows.select(self._kept)
         self._write(kept, batch, form)
         return form
 
@@ -139,7 +137,7 @@ class Buffer:
     ) -> DataFrame:
         """The data records of partitions, with the input's schema and without repeats of ids."""
         chosen = self._data(session, reading, chunks, RECORDS)
-        return pruned(self._once(chosen), self.schema)
+        return self._once(chosen).select(self._whole_records)
 
     def enveloped(
         self, session: SparkSession, reading: Reading, chunks: Mapping[int, Chunk]
@@ -157,7 +155,7 @@ class Buffer:
             parts.append(self._data(session, reading, chunks, PARTIALS))
         if RECORDS in forms:
             raw = self._data(session, reading, chunks, RECORDS)
-            parts.append(self._aggregated(pruned(raw, self._enveloped(self.schema))))
+            parts.append(self._aggregated(raw))
         return union(parts)
 
     def compact(
@@ -182,10 +180,21 @@ class Buffer:
 
     def _aggregated(self, rows: DataFrame) -> DataFrame:
         assert self.partial is not None
-        return self.partial(rows)
+        return self.partial(rows.select(self._whole_enveloped))
+
+    @cached_property
+    def _whole_records(self) -> list[Column]:
+        """All columns of the records, on those that are buffered."""
+        return completed(self.columns, self.schema)
+
+    @cached_property
+    def _whole_enveloped(self) -> list[Column]:
+        """The same with the envelope."""
+        return completed((*self.columns, *self._envelope), self._enveloped(self.schema))
 
     def _write(self, rows: DataFrame, number: int, form: str) -> None:
-        self._read_as[form] = rows.schema
+        if form not in self._read_as:
+            self._read_as[form] = rows.schema
         (
             rows.withColumn(CHUNK, sf.lit(number_of(number)))
             .write.mode("overwrite")

@@ -109,10 +109,9 @@ def visits_visits_partial(visits: DataFrame) -> DataFrame:
     return sql(
         """
         SELECT shop, kind, __producer, __count, partial_kept, COUNT(*) AS __rows,
-          COUNT(*) FILTER(WHERE partial_kept) AS partial_1,
-          SUM(persons) FILTER(WHERE partial_kept) AS partial_2,
-          SUM(CAST(persons AS DOUBLE)) FILTER(WHERE partial_kept) AS partial_3,
-          COUNT(persons) FILTER(WHERE partial_kept) AS partial_4
+          SUM(persons) FILTER(WHERE partial_kept) AS partial_1,
+          SUM(CAST(persons AS DOUBLE)) FILTER(WHERE partial_kept) AS partial_2,
+          COUNT(persons) FILTER(WHERE partial_kept) AS partial_3
         FROM (SELECT *, CASE WHEN __count < 0 THEN COALESCE(kind <> 'staff', FALSE)
           ELSE FALSE END AS partial_kept FROM visits)
         GROUP BY shop, kind, __producer, __count, partial_kept
@@ -125,12 +124,12 @@ def visits_visits_total(visits: DataFrame) -> DataFrame:
     """Visits.visits, step 2 of 2 <- the partial aggregates of partitions."""
     return sql(
         """
-        SELECT shop, kind, SUM(partial_1) AS n, SUM(partial_2) AS persons,
-          SUM(partial_3) / NULLIF(SUM(partial_4), 0) AS mean
+        SELECT shop, kind, SUM(__rows) AS n, SUM(partial_1) AS persons,
+          SUM(partial_2) / NULLIF(SUM(partial_3), 0) AS mean
         FROM visits
         WHERE partial_kept
         GROUP BY shop, kind
-        HAVING SUM(partial_1) > 2
+        HAVING SUM(__rows) > 2
         """,
         visits=visits,
     )
