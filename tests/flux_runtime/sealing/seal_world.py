@@ -34,6 +34,8 @@ from flux_runtime.sealing.events import (
     Unneeded,
 )
 from flux_runtime.sealing.ledger import Ledger
+from flux_runtime.sealing.partition import Status
+from flux_runtime.sealing.report import votes_missing
 from flux_runtime.sealing.tracker import All, Rules, Tracker, Verdict
 
 
@@ -273,6 +275,9 @@ class World:
         else:
             self.follow(self.ledger.record(event))
         validate(self.tracker)
+        open_ = [p for p in self.tracker.partitions.values() if p.status is Status.OPEN]
+        shares = [share for partition in open_ for share in partition.shares.values()]
+        assert votes_missing(self.tracker) == Counter(p for s in shares for p in s.missing)
         if self.eager and not isinstance(event, Counted):
             self.count()
 
