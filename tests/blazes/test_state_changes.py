@@ -58,6 +58,7 @@ def has_run(folder: Path) -> None:
     state.write(FINGERPRINT, json.dumps(fingerprint(job)).encode())
 
 
+@pytest.mark.slow
 def test_compile_and_doctor_say_what_goes_on_and_what_cannot(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -448,6 +448,7 @@ def _all_started(folder: Path, texts: Sequence[str]) -> list[dict[str, list[str]
     return [*map(_started, read_all(files, execute=Limits(120.0), follow=True))]
 
 
+@pytest.mark.slow
 def test_no_way_is_overlooked(tmp_path: Path) -> None:
     """Whatever way a script takes, what was said of it without knowing the way is as careful: of
     its text alone, and of running it, which shows one way."""
