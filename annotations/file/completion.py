@@ -1,4 +1,5 @@
-"""Lineage and repeats of written paths that do not say them, read off the SQL beside them."""
+"""Lineage and repeats of written paths that do not say them: read off the SQL beside them, or, of
+other code, taken for granted."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from annotations.dataflow import Component, Dataflow, Path
+from annotations.dataflow import Component, Dataflow, Endpoint, Path, Reason, Stream
 from annotations.delivery import may_repeat
+from annotations.phrases import listed
 
 if TYPE_CHECKING:
     from annotations.whitebox.code import Code
@@ -26,18 +28,83 @@ def completed(dataflow: Dataflow, text: str) -> Dataflow:
     again = any(stream.producer and stream.delivery == "may-repeat" for stream in streams)
     again = again or any(map(may_repeat, streams))
     travels = any(stream.seals or stream.id for stream in streams)
+    changed = _assumed(dataflow)
     silent = [
         component
         for component in dataflow.components.values()
         if any(_silent(path, again, travels) for path in component.paths) and _has_sql(component)
     ]
-    if not silent:
-        return dataflow
-    from annotations.whitebox.code import Code
+    if silent:
+        from annotations.whitebox.code import Code
 
-    code = Code(dataflow, text)
-    complete = {component.name: _completed(component, code, again) for component in silent}
-    return replace(dataflow, components=MappingProxyType({**dataflow.components, **complete}))
+        code = Code(dataflow, text)
+        for component in silent:
+            complete = _completed(changed.get(component.name, component), code, again)
+            changed[component.name] = complete
+    if not changed:
+        return dataflow
+    return replace(dataflow, components=MappingProxyType({**dataflow.components, **changed}))
+
+
+def _assumed(dataflow: Dataflow) -> dict[str, Component]:
+    """Components of code that is not read, with what is taken for granted of their copies."""
+    unread = [c for c in dataflow.components.values() if any(_unread(c, p) for p in c.paths)]
+    enters: dict[Endpoint | None, set[str]] = {}
+    leaves: dict[Endpoint | None, set[str]] = {}
+    for name, attributes in (_sealed(dataflow) if unread else {}).items():
+        stream = dataflow.streams[name]
+        enters.setdefault(stream.consumer, set()).update(attributes)
+        leaves.setdefault(stream.producer, set()).update(attributes)
+
+    def with_copies(component: Component, path: Path) -> Path:
+        before = enters.get(Endpoint(component.name, path.source), set())
+        copied = before & leaves.get(Endpoint(component.name, path.target), set())
+        if not _unread(component, path) or not copied:
+            return path
+        copies = f"{component.name} copies {listed(sorted(copied))} unchanged"
+        reason = Reason(f"{copies} (no `lineage` says what it copies)", path.position)
+        return replace(path, assumed=(*path.assumed, reason))
+
+    return {
+        component.name: replace(
+            component, paths=tuple(with_copies(component, path) for path in component.paths)
+        )
+        for component in unread
+    }
+
+
+def _unread(component: Component, path: Path) -> bool:
+    by = component.implementations.get(path.target)
+    silent = path.derived is None and _copies_unsaid(path)
+    return silent and by is not None and by.sql is None and by.bloom is None
+
+
+def _sealed(dataflow: Dataflow) -> dict[str, set[str]]:
+    """Stream -> attributes of the seals that may be on it."""
+    sealed = {name: set[str]().union(*s.seals) for name, s in dataflow.streams.items()}
+    produced: dict[Endpoint, list[Stream]] = {}
+    for stream in dataflow.streams.values():
+        if stream.producer is not None:
+            produced.setdefault(stream.producer, []).append(stream)
+    todo = [name for name, attributes in sealed.items() if attributes]
+    while todo:
+        stream = dataflow.streams[todo.pop()]
+        if stream.consumer is None or stream.consumer.component not in dataflow.components:
+            continue
+        component = dataflow.components[stream.consumer.component]
+        for path in component.paths:
+            if path.source != stream.consumer.interface:
+                continue
+            copies = path.lineage
+            if copies is None:
+                copies = {name: name for name in sealed[stream.name]}
+            passed = {name for name, copied in copies.items() if copied in sealed[stream.name]}
+            for later in produced.get(Endpoint(component.name, path.target), ()):
+                new = {a for a in passed if later.schema is None or a in later.schema}
+                if new - sealed[later.name]:
+                    sealed[later.name] |= new
+                    todo.append(later.name)
+    return sealed
 
 
 def _silent(path: Path, again: bool, travels: bool) -> bool:

@@ -421,3 +421,32 @@ def test_mistakes_everywhere_are_found_in_linear_time(broken: bool) -> None:
     found = problems(text)
     assert time.process_time() - started < 10
     assert len(found) == (2 * 4000 if broken else 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "lineage", "says"),
+    [
+        ("python: f:tag", "", True),
+        ("python: f:tag", ", lineage: {k: k}", False),
+        ("python: f:tag", ", why: it does", False),
+        ("sql: SELECT k FROM a", "", False),
+        ("sql: SELECT abs(k) AS k FROM a", "", False),
+    ],
+)
+def test_that_code_which_is_not_read_copies_a_seal_is_taken_for_granted(
+    code: str, lineage: str, says: bool
+) -> None:
+    text = f"""
+    components:
+      Tag: {{annotation: {{from: a, to: b, label: CR{lineage}}}, {code}}}
+      Later: {{annotation: {{from: b, to: c, label: CR}}, python: f:later}}
+    streams:
+      a: {{to: Tag.a, seal: [k], schema: {{k: BIGINT}}}}
+      b: {{from: Tag.b, to: Later.b, schema: {{k: BIGINT}}}}
+      c: {{from: Later.c, schema: {{n: BIGINT}}}}
+    """
+    components = loads(text)[0].components
+    (path,) = components["Tag"].paths
+    assumed = ["Tag copies k unchanged (no `lineage` says what it copies)"]
+    assert [reason.text for reason in path.assumed] == (assumed if says else [])
+    assert components["Later"].paths[0].assumed == ()
