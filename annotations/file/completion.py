@@ -3,6 +3,7 @@ other code, taken for granted."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -12,43 +13,65 @@ from annotations.delivery import may_repeat
 from annotations.phrases import listed
 
 if TYPE_CHECKING:
-    from annotations.whitebox.code import Code
+    from annotations.whitebox.components import Output
+    from annotations.whitebox.sandbox import Limits
 
 
-def completed(dataflow: Dataflow, text: str) -> Dataflow:
+def completed(dataflow: Dataflow, text: str, *, execute: Limits | None = None) -> Dataflow:
     """The dataflow, with `lineage`, `repeats` and `rows` on written paths that do not have them.
 
-    Where no stream has a seal or an id and no record may come again, nothing is read.
+    Where no stream has a seal or an id and no record may come again, nothing is read. What is
+    written beside code that is not read is among what the paths assume.
 
     Args:
         dataflow: with all paths.
         text: the file's.
+        execute: what functions may take when they are run to be read; None: nothing is run.
     """
     streams = dataflow.streams.values()
     again = any(stream.producer and stream.delivery == "may-repeat" for stream in streams)
     again = again or any(map(may_repeat, streams))
     travels = any(stream.seals or stream.id for stream in streams)
-    changed = _assumed(dataflow)
     silent = [
         component
         for component in dataflow.components.values()
-        if any(_silent(path, again, travels) for path in component.paths) and _has_sql(component)
+        if any(
+            (by.sql is not None and _silent(path, again, travels))
+            or (by.python is not None and execute is not None and _claimed(path))
+            for path in component.paths
+            if (by := component.implementations.get(path.target)) is not None
+        )
     ]
+    described: set[Endpoint] = set()
     if silent:
         from annotations.whitebox.code import Code
 
-        code = Code(dataflow, text)
+        code = Code(dataflow, text, execute=execute)
+        complete = {}
         for component in silent:
-            complete = _completed(changed.get(component.name, component), code, again)
-            changed[component.name] = complete
+            outputs = list(code.outputs(component))
+            ends = (Endpoint(component.name, o.name) for o in outputs if o.query.problem is None)
+            described.update(ends)
+            complete[component.name] = _completed(component, outputs, again)
+        dataflow = _with(dataflow, complete)
+    return _with(dataflow, _assumed(dataflow, described))
+
+
+def _with(dataflow: Dataflow, changed: Mapping[str, Component]) -> Dataflow:
     if not changed:
         return dataflow
     return replace(dataflow, components=MappingProxyType({**dataflow.components, **changed}))
 
 
-def _assumed(dataflow: Dataflow) -> dict[str, Component]:
-    """Components of code that is not read, with what is taken for granted of their copies."""
-    unread = [c for c in dataflow.components.values() if any(_unread(c, p) for p in c.paths)]
+def _assumed(dataflow: Dataflow, described: Collection[Endpoint]) -> dict[str, Component]:
+    """Components of code that is not read, with what is taken for granted of it."""
+
+    def is_unread(component: Component, path: Path) -> bool:
+        by = component.implementations.get(path.target)
+        other = by is not None and by.sql is None and by.bloom is None
+        return other and _claimed(path) and Endpoint(component.name, path.target) not in described
+
+    unread = [c for c in dataflow.components.values() if any(is_unread(c, p) for p in c.paths)]
     enters: dict[Endpoint | None, set[str]] = {}
     leaves: dict[Endpoint | None, set[str]] = {}
     for name, attributes in (_sealed(dataflow) if unread else {}).items():
@@ -56,27 +79,27 @@ def _assumed(dataflow: Dataflow) -> dict[str, Component]:
         enters.setdefault(stream.consumer, set()).update(attributes)
         leaves.setdefault(stream.producer, set()).update(attributes)
 
-    def with_copies(component: Component, path: Path) -> Path:
-        before = enters.get(Endpoint(component.name, path.source), set())
-        copied = before & leaves.get(Endpoint(component.name, path.target), set())
-        if not _unread(component, path) or not copied:
+    def with_reason(component: Component, path: Path) -> Path:
+        if not is_unread(component, path):
             return path
-        copies = f"{component.name} copies {listed(sorted(copied))} unchanged"
-        reason = Reason(f"{copies} (no `lineage` says what it copies)", path.position)
-        return replace(path, assumed=(*path.assumed, reason))
+        before = enters.get(Endpoint(component.name, path.source), set())
+        after = leaves.get(Endpoint(component.name, path.target), set())
+        copied = before & after if path.lineage is None else set[str]()
+        copies = f" and copies {listed(sorted(copied))} unchanged" if copied else ""
+        text = f"{component.name} {path} is {path.annotation}{copies} (its code is not read)"
+        return replace(path, assumed=(*path.assumed, Reason(text, path.position)))
 
     return {
         component.name: replace(
-            component, paths=tuple(with_copies(component, path) for path in component.paths)
+            component, paths=tuple(with_reason(component, path) for path in component.paths)
         )
         for component in unread
     }
 
 
-def _unread(component: Component, path: Path) -> bool:
-    by = component.implementations.get(path.target)
-    silent = path.derived is None and _copies_unsaid(path)
-    return silent and by is not None and by.sql is None and by.bloom is None
+def _claimed(path: Path) -> bool:
+    """Whether somebody wrote the annotation, without a reason."""
+    return path.annotated and path.derived is None and path.why is None
 
 
 def _sealed(dataflow: Dataflow) -> dict[str, set[str]]:
@@ -118,15 +141,9 @@ def _copies_unsaid(path: Path) -> bool:
     return path.lineage is None and path.why is None
 
 
-def _has_sql(component: Component) -> bool:
-    return any(by.sql is not None for by in component.implementations.values())
-
-
-def _completed(component: Component, code: Code, again: bool) -> Component:
+def _completed(component: Component, outputs: Sequence[Output], again: bool) -> Component:
     known = {
-        (path.source, path.target): (path, output)
-        for output in code.outputs(component)
-        for path in output.paths()
+        (path.source, path.target): (path, output) for output in outputs for path in output.paths()
     }
 
     def filled(path: Path) -> Path:

@@ -251,7 +251,8 @@ class _Reading:
                 dataflow = with_derived_paths(code, self.findings)
         if self.findings.errors:
             return dataflow
-        return with_splits(completed(dataflow, self.text), self.text, execute=self.execute)
+        dataflow = completed(dataflow, self.text, execute=self.execute)
+        return with_splits(dataflow, self.text, execute=self.execute)
 
     def _whole(
         self,

@@ -424,21 +424,21 @@ def test_mistakes_everywhere_are_found_in_linear_time(broken: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "lineage", "says"),
+    ("code", "more", "says"),
     [
-        ("python: f:tag", "", True),
-        ("python: f:tag", ", lineage: {k: k}", False),
-        ("python: f:tag", ", why: it does", False),
-        ("sql: SELECT k FROM a", "", False),
-        ("sql: SELECT abs(k) AS k FROM a", "", False),
+        ("python: f:tag", "", "Tag a->b is CR and copies k unchanged (its code is not read)"),
+        ("python: f:tag", ", lineage: {}", "Tag a->b is CR (its code is not read)"),
+        ("python: f:tag", ", why: it does", None),
+        ("sql: SELECT k FROM a", "", None),
+        ("sql: SELECT abs(k) AS k FROM a", "", None),
     ],
 )
-def test_that_code_which_is_not_read_copies_a_seal_is_taken_for_granted(
-    code: str, lineage: str, says: bool
+def test_what_is_written_beside_code_that_is_not_read_is_taken_for_granted(
+    code: str, more: str, says: str | None
 ) -> None:
     text = f"""
     components:
-      Tag: {{annotation: {{from: a, to: b, label: CR{lineage}}}, {code}}}
+      Tag: {{annotation: {{from: a, to: b, label: CR{more}}}, {code}}}
       Later: {{annotation: {{from: b, to: c, label: CR}}, python: f:later}}
     streams:
       a: {{to: Tag.a, seal: [k], schema: {{k: BIGINT}}}}
@@ -446,7 +446,7 @@ def test_that_code_which_is_not_read_copies_a_seal_is_taken_for_granted(
       c: {{from: Later.c, schema: {{n: BIGINT}}}}
     """
     components = loads(text)[0].components
-    (path,) = components["Tag"].paths
-    assumed = ["Tag copies k unchanged (no `lineage` says what it copies)"]
-    assert [reason.text for reason in path.assumed] == (assumed if says else [])
-    assert components["Later"].paths[0].assumed == ()
+    assumed = [reason.text for reason in components["Tag"].paths[0].assumed]
+    assert assumed == ([] if says is None else [says])
+    (later,) = components["Later"].paths[0].assumed
+    assert later.text == "Later b->c is CR (its code is not read)"
