@@ -154,6 +154,8 @@ def imported_names(tree: ast.AST) -> dict[str, str]:
 
     >>> imported_names(ast.parse("import os.path, numpy as np; from time import time as now"))
     {'os': 'os', 'np': 'numpy', 'now': 'time.time'}
+    >>> imported_names(ast.parse("from .clock import now; from . import clock"))
+    {'now': '.clock.now', 'clock': '.clock'}
     """
     imported = {}
     for node in ast.walk(tree):
@@ -162,7 +164,8 @@ def imported_names(tree: ast.AST) -> dict[str, str]:
                 for alias in names:
                     bound = alias.asname or alias.name.partition(".")[0]
                     imported[bound] = alias.name if alias.asname else bound
-            case ast.ImportFrom(module=str(module), level=0, names=names):
+            case ast.ImportFrom(module=module, level=level, names=names):
+                within = "." * level + (f"{module}." if module else "")
                 for alias in names:
-                    imported[alias.asname or alias.name] = f"{module}.{alias.name}"
+                    imported[alias.asname or alias.name] = within + alias.name
     return imported

@@ -86,13 +86,13 @@ def test_unsealed_word_counts_end_right_after_wrong_ones(wordcount: Example) -> 
 
 def test_three_replicas_give_one_right_answer(ad_network: Example) -> None:
     query = "THRESH"
-    ad_network.script("generate.py", "--clicks", 20_000, "--campaigns", 10, "--requests", 80)
+    ad_network.script("generate.py", "--clicks", 8_000, "--campaigns", 10, "--requests", 40)
     ad_network.run_dataflow("ad_network.yaml", "--variant", f"Report={query}")
     ad_network.script("expected.py", query, "--check", ad_network.results("ad-network", "results"))
 
 
 def test_hourly_answers_wait_for_the_hour(ad_network: Example) -> None:
-    ad_network.script("generate.py", "--servers", 10, "--clicks", 20_000, "--requests", 80)
+    ad_network.script("generate.py", "--servers", 10, "--clicks", 8_000, "--requests", 40)
     ad_network.run_dataflow("ad_network_hourly.yaml")
     results = ad_network.results("ad-network-hourly", "results")
     ad_network.script("expected.py", "WINDOW", "--check", results)

@@ -349,10 +349,14 @@ class _Module:
             elif isinstance(value, ast.Lambda) and id(value) not in seen:
                 shown |= replace(self.looked_at(value, seen), batch="")
             elif name in self.imported and name not in own:
-                shown |= self._beside(self.imported[name])
+                shown |= self._beside(self.imported[name], seen)
             elif value is not None and id(value) not in seen:
                 for each in (value, *self.later.get(name, ())):
                     shown |= self._set_to(name, each, seen | {id(value)})
+        for part in ast.walk(node):
+            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+                module = "" if part.value.id in own else self.imported.get(part.value.id)
+                shown |= self._beside(f"{module}.{part.attr}", seen) if module else Shown()
         return shown
 
     def _passed(
@@ -414,31 +418,39 @@ class _Module:
                 shown |= replace(found, kept=self._kept(part, new=own), batch="", lost="")
         return shown
 
-    def _beside(self, name: str) -> Shown:
+    def _beside(self, name: str, seen: frozenset[int]) -> Shown:
         """What a function of another file of the user shows, or a class."""
-        module, _, member = name.rpartition(".")
-        file = self.folder.joinpath(*module.split(".")).with_suffix(".py")
+        plain = name.lstrip(".")
+        above = [".."] * (len(name) - len(plain) - 1)
+        *folders, module, member = ["", "", *plain.split(".")]
+        file = self.folder.joinpath(*above, *folders, f"{module}.py")
         if not module or not file.is_file():
             return Shown()
-        other = _module(file)
-        if member in other.functions:
-            return replace(other.looked_at(other.functions[member]), batch="")
-        return other.of_class(member) if member in other.classes else Shown()
+        try:
+            other = _module(file)
+        except (SyntaxError, ValueError, OSError):
+            return Shown(rests_on=name)
+        function, kind = other.functions.get(member), other.classes.get(member)
+        if function is not None and id(function) not in seen:
+            return replace(other.looked_at(function, seen), batch="")
+        if function is None and kind is not None and id(kind) not in seen:
+            return other.of_class(member, seen | {id(kind)})
+        return Shown()
 
-    def of_class(self, name: str) -> Shown:
+    def of_class(self, name: str, seen: frozenset[int] = frozenset()) -> Shown:
         """What the methods of a class and of its bases show, or a function that gives an object.
 
         Members that `init` gets from the handle are state, which Spark keeps.
         """
         classes, functions = self.classes, self.functions
         todo, methods = [name], dict[int, ast.FunctionDef]()
-        seen = set[str]()
+        met = set[str]()
         while todo:
             known = todo.pop(0)
             node = classes.get(known) or functions.get(known)
-            if node is None or known in seen:
+            if node is None or known in met:
                 continue
-            seen.add(known)
+            met.add(known)
             is_class = isinstance(node, ast.ClassDef)
             within = node.bases if isinstance(node, ast.ClassDef) else ast.walk(node)
             todo += [n.id for n in within if isinstance(n, ast.Name) and n.id in classes]
@@ -454,7 +466,7 @@ class _Module:
             for target in assigned.targets
         }
         for method in methods.values():
-            own = self.looked_at(method)
+            own = self.looked_at(method, seen)
             kept = "" if method in first else self._kept(method, state)
             found |= Shown(own.chance, kept)
         return found

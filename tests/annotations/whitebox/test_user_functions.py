@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from annotations.whitebox.connect.user_functions import Shown, shown
+from annotations.whitebox.connect.user_functions import Shown, shown, shown_class
 
 HEAD = """\
 import random, time, itertools, requests, numpy as np, os, glob, hashlib, heapq, sys, user_agents
@@ -206,3 +206,29 @@ def test_what_another_kind_of_function_shows(text: str, expected: str, tmp_path:
 
 def test_a_function_without_a_text_shows_nothing() -> None:
     assert shown(len) == Shown()
+
+
+def test_files_that_call_each_other_come_to_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the folder is the one that the command is run in."""
+    monkeypatch.chdir(tmp_path)
+    for name, other, call in (("one", "two", "None"), ("two", "one", "time.time()")):
+        Path(f"{name}.py").write_text(
+            "import time\n"
+            "from . import nothing\n"
+            f"from .{other} import Kind as Other, call as of_other\n"
+            "def call(x): return of_other(x)\n"
+            "class Kind:\n"
+            "    def handleInputRows(self, key, rows, times):\n"
+            "        nothing.of(Other()); of_other(time)\n"
+            f"        return {call}\n"
+        )
+    assert shown_class(Path("one.py"), "Kind").chance == "time.time"
+    Path("three.py").write_text(
+        "from . import two, broken\n"
+        "class Kind:\n"
+        "    def handleInputRows(self, key, rows, times): return two.Kind(), broken.call()\n"
+    )
+    Path("broken.py").write_text("def call(:")
+    assert shown_class(Path("three.py"), "Kind").chance == "time.time"
