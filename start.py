@@ -114,7 +114,7 @@ def test(*, everything: bool) -> int:
     ]
     if everything:
         marked = ["-m", "zookeeper or spark or cluster or slow"]
-        in_order = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+        in_order = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]  # many only wait
         checks.append([PYTHON, "-m", "tests.spark_classes"])
         checks.append([*pytest, *in_order, *marked])
     for check in checks:
