@@ -13,11 +13,14 @@ from annotations.delivery import may_repeat
 from annotations.phrases import listed
 
 if TYPE_CHECKING:
+    from annotations.whitebox.code import Code
     from annotations.whitebox.components import Output
     from annotations.whitebox.sandbox import Limits
 
 
-def completed(dataflow: Dataflow, text: str, *, execute: Limits | None = None) -> Dataflow:
+def completed(
+    dataflow: Dataflow, text: str, *, execute: Limits | None = None, code: Code | None = None
+) -> Dataflow:
     """The dataflow, with `lineage`, `repeats` and `rows` on written paths that do not have them.
 
     Where no stream has a seal or an id and no record may come again, nothing is read. What is
@@ -27,6 +30,7 @@ def completed(dataflow: Dataflow, text: str, *, execute: Limits | None = None) -
         dataflow: with all paths.
         text: the file's.
         execute: what functions may take when they are run to be read; None: nothing is run.
+        code: of the dataflow, read by the same rules, where it is at hand already.
     """
     streams = dataflow.streams.values()
     again = any(stream.producer and stream.delivery == "may-repeat" for stream in streams)
@@ -44,9 +48,10 @@ def completed(dataflow: Dataflow, text: str, *, execute: Limits | None = None) -
     ]
     described: set[Endpoint] = set()
     if silent:
-        from annotations.whitebox.code import Code
+        if code is None:
+            from annotations.whitebox.code import Code
 
-        code = Code(dataflow, text, execute=execute)
+            code = Code(dataflow, text, execute=execute)
         complete = {}
         for component in silent:
             outputs = list(code.outputs(component))

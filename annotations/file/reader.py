@@ -237,6 +237,7 @@ class _Reading:
         dataflow = self._whole(name, file, data, components, streams)
         if not self.findings.only(_BESIDE_CODE):
             return dataflow
+        code: Code | None = None
         has_sql = any(map(_has_sql, dataflow.components.values()))
         derive = any(map(_to_derive, dataflow.components.values()))
         if has_sql or derive:
@@ -251,7 +252,7 @@ class _Reading:
                 dataflow = with_derived_paths(code, self.findings)
         if self.findings.errors:
             return dataflow
-        dataflow = completed(dataflow, self.text, execute=self.execute)
+        dataflow = completed(dataflow, self.text, execute=self.execute, code=code)
         return with_splits(dataflow, self.text, execute=self.execute)
 
     def _whole(

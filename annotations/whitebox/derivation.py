@@ -78,9 +78,11 @@ class DerivedPath:
 
 
 SETTINGS: Final = "the settings in"
-ORDER: Final = "the order of"
-TAKEN: Final = (SETTINGS, ORDER)
 """How the assumption begins that a configuration file stays as it is."""
+ORDER: Final = "the order of"
+"""How the assumption begins that the order of a set does not matter."""
+TAKEN: Final = (SETTINGS, ORDER)
+"""How notes begin that are assumptions, and nothing that could not be followed."""
 
 
 @dataclass(frozen=True, slots=True)

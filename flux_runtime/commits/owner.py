@@ -28,9 +28,10 @@ from flux_runtime.sealing.storage import NOT_IN_PATHS, Storage, local_path, stor
 IDENTITY: Final = "identity.json"
 """In the state folder: its id, made once."""
 INVENTORY: Final = "outputs.json"
-FLOORS: Final = "floors.json"
-"""Apart from the inventory, which is also written without being flushed."""
 """In the state folder: the newest commit of every unit in every output."""
+FLOORS: Final = "floors.json"
+"""In the state folder, apart from the inventory, which is also written without being flushed: up to
+which commit of a unit an output was emptied."""
 VERSION: Final = 1
 
 
@@ -148,27 +149,8 @@ class Inventory:
     def __init__(self, state: Storage, *, empty: bool = False) -> None:
         self._state = state
         self._lock = threading.Lock()
-        self._outputs: dict[str, dict[str, Any]] = (
-            {}
-            if empty
-            else _json(
-                state,
-                INVENTORY,
-                "this list of outputs and their newest commits is damaged",
-                "the results are safe. If they are all there, delete this file, and the next start "
-                "makes it anew from them",
-            )
-        )
-        self._floors: dict[str, dict[str, int]] = (
-            {}
-            if empty
-            else _json(
-                state,
-                FLOORS,
-                "this list of commits of channels that nobody needs any more is damaged",
-                "nothing was changed. Restore it from a copy, or begin anew with --fresh",
-            )
-        )
+        self._outputs: dict[str, dict[str, Any]] = {} if empty else _read(state, INVENTORY)
+        self._floors: dict[str, dict[str, int]] = {} if empty else _read(state, FLOORS)
 
     def outputs(self) -> Mapping[str, str]:
         """Name -> where it was, of every output."""
@@ -200,14 +182,28 @@ class Inventory:
             self._state.write(FLOORS, json.dumps(self._floors, indent=1).encode())
 
 
-def _json(state: Storage, name: str, problem: str, remedy: str) -> dict[str, Any]:
+_DAMAGED: Final = {
+    INVENTORY: (
+        "this list of outputs and their newest commits is damaged",
+        "the results are safe. If they are all there, delete this file, and the next start "
+        "makes it anew from them",
+    ),
+    FLOORS: (
+        "this list of commits of channels that nobody needs any more is damaged",
+        "nothing was changed. Restore it from a copy, or begin anew with --fresh",
+    ),
+}
+"""File -> what is wrong where it cannot be read, and the remedy."""
+
+
+def _read(state: Storage, name: str) -> dict[str, Any]:
     """The content of a file of the state; nothing where there is none, or an empty one."""
     data = state.read(name)
     with contextlib.suppress(ValueError):
         content = json.loads(data) if data else {}
         if isinstance(content, dict):
             return content
-    raise DamagedError(state.uri(name), problem, remedy)
+    raise DamagedError(state.uri(name), *_DAMAGED[name])
 
 
 class Owner:

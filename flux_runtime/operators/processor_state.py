@@ -288,14 +288,10 @@ class KeyedState:
         self._parts = 0
         self.now = state["now"]
         for key_id in state["gone"]:
-            self._remove(key_id)
+            if (held := self.keys.pop(key_id, None)) is not None:
+                self.bytes -= _size_of_key(held[1])
         for key, variables in state["keys"]:
             self._install(identity(key), key, variables)
-
-    def _remove(self, key_id: bytes) -> None:
-        _, variables = self.keys.pop(key_id, (None, None))
-        if variables is not None:
-            self.bytes -= _size_of_key(variables)
 
     def _install(self, key_id: bytes, key: Key, variables: dict[str, Variable]) -> None:
         held = self.keys.get(key_id)

@@ -149,15 +149,13 @@ class Sources:
         name = ".".join(split(read.named_table.unparsed_identifier))
         if name.lower().startswith("live."):  # a dataset of this pipeline
             name = name[len("live.") :]
+        typed, role = self.declared.get(name, (None, Role.MUTABLE))
         if name not in self.declared:
             role = Role.STREAM if read.is_streaming else Role.MUTABLE
             kind = "streaming table" if read.is_streaming else "table"
             options = dict(read.named_table.options)
             described = {"format": kind, "streaming": read.is_streaming}
             self.read.setdefault(name, described | ({"options": options} if options else {}))
-            columns = tuple(self._mentioned())
-            return Source(name, columns, role, complete=False, position=at)
-        typed, role = self.declared[name]
         if typed is None:
             columns = tuple(self._mentioned())
             return Source(name, columns, role, complete=False, position=at)

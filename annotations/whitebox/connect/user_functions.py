@@ -353,10 +353,16 @@ class _Module:
             elif value is not None and id(value) not in seen:
                 for each in (value, *self.later.get(name, ())):
                     shown |= self._set_to(name, each, seen | {id(value)})
-        for part in ast.walk(node):
-            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
-                module = "" if part.value.id in own else self.imported.get(part.value.id)
-                shown |= self._beside(f"{module}.{part.attr}", seen) if module else Shown()
+        modules = self.imported.keys() - own.keys()
+        members = {
+            f"{self.imported[part.value.id]}.{part.attr}": None
+            for part in ast.walk(node)
+            if isinstance(part, ast.Attribute)
+            and isinstance(part.value, ast.Name)
+            and part.value.id in modules
+        }
+        for member in members:
+            shown |= self._beside(member, seen)
         return shown
 
     def _passed(
