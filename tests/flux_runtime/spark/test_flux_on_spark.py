@@ -316,6 +316,7 @@ def test_or_5_the_order_is_trimmed_and_a_job_begins_with_the_kept_states(counts:
     for _ in range(3 * every):
         counts.more()
     counts.until_counted()
+    counts.until(lambda: any(e["batches"] > 3 * every for e in counts.events("state_kept")))
     counts.until(lambda: len(counts.contents()) < every)
     assert counts.events("state_taken_up")[0]["batches"] >= every
     counts.kill()
