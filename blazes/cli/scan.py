@@ -4,8 +4,8 @@ Jobs are dataflow files, Declarative Pipelines projects, files of SQL that defin
 pipeline, and Python scripts and notebooks that read or write streams. Python is followed without
 being run, as far as that shows what it does; --execute runs it to be read.
 
-exit status: 0; 1 with --strict where a job may give different answers, or one is not known; 2 for
-bad usage.
+exit status: 0; 1 with --strict where a job may give different answers, or one is not known or read
+in part; 2 for bad usage.
 """
 
 from __future__ import annotations
@@ -72,8 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         document = report.document(jobs, folder, scanned.count(None))
         options.write(arguments, options.rendered(document, arguments))
-    different = [job for job in jobs if job.worst is None or not job.worst.plain]
-    return int(arguments.strict and bool(different))
+    return int(arguments.strict and not all(job.same for job in jobs))
 
 
 def candidates(folder: Path) -> Iterator[Path]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.diagnostics import Diagnostic
@@ -15,6 +15,9 @@ from blazes.coordination import Plan
 from blazes.document import blocks as b
 from blazes.report.results import WHAT, Result, results
 from blazes.report.sarif import LEVELS, code_of, dumps, location, log_of
+
+IN_PART: Final = "BLZ081"
+"""Code that was read in part."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,16 @@ class Job:
         if self.plan is None:
             return None
         return max(results(self.plan), key=_badness, default=None)
+
+    @property
+    def in_part(self) -> Diagnostic | None:
+        """The first place that was not read as it runs; something may be missing."""
+        return next((d for d in self.diagnostics if d.code.id == IN_PART and d.position), None)
+
+    @property
+    def same(self) -> bool:
+        """Whether all of its code was read, and gives the same rows, once, in every run."""
+        return self.worst is not None and self.worst.plain and self.in_part is None
 
     @property
     def label(self) -> Label:
@@ -58,7 +71,10 @@ class Job:
         if self.plan is None:
             return f"not known: {self.diagnostics[0].message}"
         worst = self.worst
-        return WHAT[self.label] if worst is None else worst.sentence
+        text = WHAT[self.label] if worst is None else worst.sentence
+        if (left := self.in_part) is None or left.position is None:
+            return text
+        return f"{text} Read in part (line {left.position.line}): {left.message}."
 
 
 def _badness(result: Result) -> tuple[Label, bool]:
@@ -71,8 +87,7 @@ def worst_first(jobs: Iterable[Job]) -> list[Job]:
     def rank(job: Job) -> tuple[float, bool, str]:
         if job.plan is None:
             return -(Label.ASYNC + 0.5), False, str(job.file)
-        worst = job.worst
-        return -job.label, worst is None or worst.plain, str(job.file)
+        return -job.label, job.same, str(job.file)
 
     return sorted(jobs, key=rank)
 
@@ -135,8 +150,10 @@ def sarif(jobs: Iterable[Job], folder: Path) -> str:
         if job.plan is None:
             diagnostic = job.diagnostics[0]
             rule, level = code_of(diagnostic), LEVELS[diagnostic.code.severity]
-        elif job.worst is None or job.worst.plain:
+        elif job.same or job.worst is None:
             continue
+        elif job.worst.plain and job.in_part is not None:
+            rule, level = code_of(job.in_part), "note"
         else:
             rule = {
                 "id": f"replay-{job.label.name.lower()}",

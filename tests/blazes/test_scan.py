@@ -19,6 +19,7 @@ streams:
   lines: {to: Keep.lines, source: {format: json, path: in}}
   kept: {from: Keep.kept, sink: {format: parquet, path: out}}
 """
+IMPORTED: Final = "from pyspark.sql import SparkSession\n"
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,21 @@ def test_sarif_has_a_result_for_each_job_that_is_not_the_same_on_replay(
         ("replay-run", "streaming_tables.sql"),
         ("BLZ080", "jobs/rdd_map.py"),
     ]
+
+
+def test_a_job_that_was_read_in_part_says_so_and_is_not_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(CORPUS / "scripts" / "boto_config.py", tmp_path / "copy.py")
+    given = "from mylib import run\nspark = SparkSession.builder.getOrCreate()\nrun(spark)\n"
+    text = (tmp_path / "copy.py").read_text().replace("import json\n", f"import json\n{given}", 1)
+    (tmp_path / "copy.py").write_text(text.replace("import json\n", f"{IMPORTED}import json\n", 1))
+    assert main(["scan", str(tmp_path), "--strict", "--format", "markdown"]) == 1
+    said = capsys.readouterr().out
+    assert "Read in part (line 5): `mylib.run` is given the session" in said
+    assert main(["scan", str(tmp_path), "--format", "sarif"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("BLZ081", "note")
 
 
 def test_a_page_names_every_job(repository: Path, tmp_path: Path) -> None:

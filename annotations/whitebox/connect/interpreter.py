@@ -1387,9 +1387,10 @@ def _bound(
     """Parameter -> its value in a call."""
     names = [argument.arg for argument in (*parameters.posonlyargs, *parameters.args)]
     known = {*names, *(argument.arg for argument in parameters.kwonlyargs)}
-    bound = {name: Outside(f"${name}") for name in known} | dict(defaults)
+    bound = dict(defaults)
     bound |= dict(zip(names, arguments, strict=False))
     bound |= {name: value for name, value in named.items() if name in known}
+    bound |= {name: Outside(f"${name}") for name in sorted(known - bound.keys())}
     if parameters.vararg is not None:
         bound[parameters.vararg.arg] = tuple(arguments[len(names) :])
     if parameters.kwarg is not None:

@@ -73,6 +73,8 @@ CHANGED: Final[list[str]] = []
 _CHANGING: Final = re.compile(
     r"(rm|mv|rmtree|unlink|remove|delete\w*|truncate|drop\w*)", re.IGNORECASE
 )
+_MODEL: Final = "spark_udf"
+"""Makes a function of a model of MLflow's; the session is for finding the model."""
 _EXECUTING: Final = re.compile(r"execute\w*|run|sql|query", re.IGNORECASE)
 _ADDING: Final = re.compile(
     r"(\s|\(|--.*\n|/\*.*?\*/)*(SELECT|WITH|FROM|VALUES|TABLE|INSERT\s+INTO|SET|USE|SHOW|DESC\w*|EXPLAIN"
@@ -128,6 +130,7 @@ class Outside(str):
         """Another such value; a column or a DataFrame of which nothing is known, given one."""
         from pyspark.sql.connect.column import Column
         from pyspark.sql.connect.dataframe import DataFrame
+        from pyspark.sql.connect.session import SparkSession
 
         given = (*arguments, *named.values())
         called = self.rpartition(".")[2]
@@ -136,6 +139,8 @@ class Outside(str):
         elif _EXECUTING.fullmatch(called):
             for statement in (each for each in given if isinstance(each, str)):
                 changing(statement)
+        if any(isinstance(each, SparkSession) for each in given) and called != _MODEL:
+            note(f"`{self[1:]}` is given the session, and what it does is not known here")
         frame = next((each for each in given if isinstance(each, DataFrame)), None)
         if frame is not None:
             return frame.hint(UNREAD, f"what `{self[1:]}` does is not known here")

@@ -53,10 +53,9 @@ _IGNORING: Final = 4
 _UNSEEN: Final = "unknown_stream"
 """The source of a query that is not known to read a stream, and does."""
 _SEVERAL: Final = "; the function writes more than that: let a query of its own write this"
-_FOLLOWED: Final = (
-    "the script was read without being run, and not all that it does is known: --execute runs it "
-    "to be read"
-)
+_FOLLOWED: Final = "the script was read without being run; --execute runs it to be read"
+_SHOWN: Final = 4
+"""So many names that are not known are shown."""
 
 
 def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +99,11 @@ def noted(*, follow: bool) -> list[Any]:
     """Everything that could not be followed, as a value for JSON."""
     rest = [text for text, _ in outside.NOTES if not text.startswith(TAKEN)]
     if follow and (rest or outside.MADE):
-        outside.NOTES[_FOLLOWED, None] = None
+        names = [f"`{name}`" for name in sorted(set(map(outside.root, outside.MADE)) - {""})]
+        more = ["..."] if len(names) > _SHOWN else []
+        shown = ", ".join([*names[:_SHOWN], *more])
+        text = f"nothing is known here of {shown}: {_FOLLOWED}" if names else _FOLLOWED
+        outside.NOTES[text, None] = None
     for value in outside.DECIDED:
         outside.note(f"`{value}` is not known here, and what the script does depends on it")
     return [[text, place_text(at)] for text, at in outside.NOTES]
