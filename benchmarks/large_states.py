@@ -1,6 +1,7 @@
 """A pair with a large state loses a copy: how long its output stops, and when it is whole again.
 
     python benchmarks/large_states.py [--state keys] [--mib 16 256 1024 4096] [--turns 3]
+        [--kept beforehand|whole]
 
 Three sites as processes, without Spark; one partition, in a pair. Its operator keeps rows, as SQL
 does, or keys with a value of 1 KiB, as processors do: some batches say how many of them to make, so
@@ -9,6 +10,9 @@ also changes 100 keys, and the site with one of the copies is killed with SIGKIL
 copy goes on, and its state travels to the third site. Prints medians of the longest time from one
 result to the next while that goes on, beside the usual one, of the time until the pair is whole
 again, and how much memory a site had at most. Exit status 1 if a result is wrong.
+
+With `--kept` no site is killed: the state is written to a file, as a job does now and then, by the
+site while input goes on and its rest while that pauses, or as a whole while it pauses.
 """
 
 from __future__ import annotations
@@ -32,8 +36,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from flux_lab.local_sites import LocalSites
 from flux_runtime.operators.processor_state import KeyedState
 from flux_runtime.operators.rows import SN_FIELDS, KeySplit, merge, rows_size
+from flux_runtime.operators.state_file import ready, size_of
 from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.vocabulary import Shape
+from flux_runtime.protocol.vocabulary import Pair, Shape
+from flux_runtime.site.feeder import Feeder
 
 KEPT: Final = pa.schema([(name, pa.int64()) for name in "abcdefgh"])
 ROW_BYTES: Final = 8 * len(KEPT)
@@ -81,7 +87,7 @@ class Keys:
 
     def __init__(self) -> None:
         self.state = KeyedState()
-        for name in ("get_state", "install_state", "parts", "rest", "install_part"):
+        for name in ("get_state", "install_state", "parts", "rest", "reads", "install_part"):
             setattr(self, name, getattr(self.state, name))
 
     def process(self, batch: Any) -> Any:
@@ -158,8 +164,10 @@ class Results(threading.Thread):
             self.reader.commit(offset)
 
 
-def measure(state: str, mib: int, pace_s: float) -> tuple[float, float, float, float, bool]:
-    """(longest and usual time between results, until whole, memory in MiB, wrong)."""
+def measure(
+    state: str, mib: int, pace_s: float, kept: str | None
+) -> tuple[float, float, float, float, bool]:
+    """(longest and usual time between results, until whole or kept, memory in MiB, wrong)."""
     with (
         tempfile.TemporaryDirectory() as folder,
         LocalSites(
@@ -183,22 +191,24 @@ def measure(state: str, mib: int, pace_s: float) -> tuple[float, float, float, f
             time.sleep(0.05)
         stop = threading.Event()
 
+        paced = threading.Lock()
+
         def pace() -> None:
             while not stop.wait(pace_s):
-                feed(1)
+                with paced:
+                    feed(1)
 
         pacing = threading.Thread(target=pace, daemon=True)
         pacing.start()
         time.sleep(AFTER_S)
-        status = job.reader().status()
-        place = next(copy[4] for copy in status["copies"] if copy[0] == 0)
-        pid = status["loads"][str(place)]["pid"]
-        victim = next(site for site, process in job.sites.items() if process.pid == pid)
-        killed = time.monotonic()
-        job.kill(victim)
-        end = killed + PATIENCE_S
-        while not job.recoveries() and time.monotonic() < end:
-            time.sleep(0.1)
+        begun = time.monotonic()
+        if kept is None:
+            victim = kill_a_copy(job)
+            took = job.recoveries()[0]
+        else:
+            victim = -1
+            keep(feeder, results.fed, paced, Path(folder) / "kept", whole=kept == "whole")
+            took = time.monotonic() - begun
         time.sleep(AFTER_S)
         memory = max(map(peak_mib, (p.pid for s, p in job.sites.items() if s != victim)))
         stop.set()
@@ -206,9 +216,37 @@ def measure(state: str, mib: int, pace_s: float) -> tuple[float, float, float, f
         feeder.finish()
         results.join()
         gaps = [(b, b - a) for a, b in itertools.pairwise(results.times[fills:])]
-        usual = statistics.median(gap for b, gap in gaps if b < killed)
-        longest = max(gap for b, gap in gaps if b > killed)
-        return longest, usual, job.recoveries()[0], memory, results.wrong
+        usual = statistics.median(gap for b, gap in gaps if b < begun)
+        longest = max(gap for b, gap in gaps if b > begun)
+        return longest, usual, took, memory, results.wrong
+
+
+def kill_a_copy(job: LocalSites) -> int:
+    """Kill the site with one of the copies, and wait until the pair is whole; which site."""
+    status = job.reader().status()
+    place = next(copy[4] for copy in status["copies"] if copy[0] == 0)
+    pid = status["loads"][str(place)]["pid"]
+    victim = next(site for site, process in job.sites.items() if process.pid == pid)
+    end = time.monotonic() + PATIENCE_S
+    job.kill(victim)
+    while not job.recoveries() and time.monotonic() < end:
+        time.sleep(0.1)
+    return victim
+
+
+def keep(
+    feeder: Feeder, fed: list[int], paced: threading.Lock, folder: Path, *, whole: bool
+) -> None:
+    """Have the state written to a file."""
+    pairs = [Pair(0, 0)]
+    while not whole and not ready(folder, pairs):
+        with paced:
+            assert not feeder.keep(None, folder)
+        time.sleep(0.1)
+    with paced:
+        while size_of(folder, pairs) is None:
+            assert not feeder.keep(len(fed) - 1, folder)
+            time.sleep(0.02)
 
 
 def peak_mib(pid: int) -> float:
@@ -225,11 +263,12 @@ def main() -> int:
     add("--mib", type=int, nargs="+", default=[16, 256, 1024, 4096])
     add("--turns", type=int, default=3)
     add("--pace", type=float, default=0.05)
+    add("--kept", choices=("beforehand", "whole"))
     args = parser.parse_args()
     wrong = False
     print(f"{'state':>10}  {'pause':>8}  {'usually':>8}  {'whole after':>11}  {'memory':>9}")
     for mib in args.mib:
-        turns = [measure(args.state, mib, args.pace) for _ in range(args.turns)]
+        turns = [measure(args.state, mib, args.pace, args.kept) for _ in range(args.turns)]
         longest, usual, whole, memory = (
             statistics.median(turn[i] for turn in turns) for i in range(4)
         )

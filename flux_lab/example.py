@@ -112,6 +112,10 @@ class Counting:
         """The operator's, and the counts that have changed."""
         return {"by_key": self._state.rest(), "inner": self._inner.get_state()}
 
+    def reads(self, parts: Iterator[Any]) -> bool:
+        """Whether `rest` would end this reading."""
+        return self._state.reads(parts)
+
     def install_part(self, part: Any) -> None:
         """Add counts."""
         self._state.install_part(part)

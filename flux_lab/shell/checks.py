@@ -9,6 +9,7 @@
 | after every step | what the states of leader and sites say of themselves (`validate`) |
 | at the end | the record leads to the state that the last leader has acted on |
 | at the end | all copies are in place and have processed everything; those of a pair are equal |
+| at the end | states that were kept after the last batch are those of the copies |
 | at the end | no buffer holds anything |
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 
 from flux_lab.checks import ViolationError
 from flux_lab.shell.cluster import Cluster
+from flux_runtime.operators.state_file import Restored, file_of
 from flux_runtime.protocol.vocabulary import END, Status
 from flux_runtime.site.collector import collected
 from flux_runtime.site.leader import Leader
@@ -112,6 +114,7 @@ def _copies(cluster: Cluster, leader: Leader) -> None:
         for node, segment in worker.host.segments()
     }
     states: dict[Any, list[str]] = {}
+    kept = cluster.kept
     for node, _ in controller.nodes():
         segment = here.get(node)
         if segment is None or segment.status is not Status.ACTIVE:
@@ -126,6 +129,10 @@ def _copies(cluster: Cluster, leader: Leader) -> None:
             state = _rows(segment.operator.get_state())
             if states.setdefault(node.pair, state) != state:
                 raise ViolationError(f"the copies of {node.pair} are not equal")
+            if kept is not None and file_of(kept, node.pair).exists():
+                begun = Restored(cluster.flow.operator(node.pair), file_of(kept, node.pair))
+                if _rows(begun.get_state()) != state:
+                    raise ViolationError(f"what was kept of {node.pair} is not its state")
         for outlet in segment.producer.outlets:
             if outlet.buffer.entries or outlet.buffer.dangling:
                 raise ViolationError(f"{node} holds what everybody has: {outlet}")

@@ -36,6 +36,7 @@ from flux_lab.shell.network import Network
 from flux_lab.shell.zookeeper import Ensemble
 from flux_runtime.operators import packing, processor_state
 from flux_runtime.operators.rows import SN
+from flux_runtime.operators.state_file import size_of
 from flux_runtime.protocol.balancing import PlannedMove, SiteStatistics
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.protocol.worth import Worth
@@ -44,6 +45,7 @@ from flux_runtime.site import (
     controller,
     host,
     journal,
+    keeping,
     leader_state,
     ledger,
     record,
@@ -70,6 +72,8 @@ LATE_S: Final = 5.0
 """In which sites come that were not there at the beginning."""
 MEMORY_BYTES: Final = 1 << 28
 """That every process is said to have."""
+KEPT_FROM: Final = 4
+"""Batch from which on states are written beforehand."""
 STATE_PIECE_BYTES: Final = 200
 """So that the states of these jobs, too, take several turns to leave, some of it before them."""
 WIDTHS: Final = ((1,), (2,), (1, 1), (2, 2), (1, 2), (3, 2))
@@ -186,6 +190,7 @@ class Cluster:
         sites: number of the place -> its process.
         workers: process -> the site in it.
         leaders: all terms so far.
+        kept: folder in which operators' states are kept; None: they are not.
         struck: share of the faults that have struck; the source is not far ahead of it.
         errands: what the operator is to do next.
         calm: no more faults come.
@@ -233,6 +238,9 @@ class Cluster:
         if plan.memory_bytes is not None:
             folder = Path(tempfile.mkdtemp(prefix="flux-lab-"))
             self.spill = SpillTo(folder=folder, memory_bytes=plan.memory_bytes)
+        self.kept: Path | None = None
+        if plan.remembering:
+            self.kept = Path(tempfile.mkdtemp(prefix="flux-lab-"))
         self.sites: dict[int, Process] = {}
         self.controllers: dict[int, Process] = {}
         self.driver: Process | None = None
@@ -370,7 +378,10 @@ class Cluster:
                         while number / len(self.input) > 1.5 * self.struck:
                             self.kernel.sleep(0.1)
                         feeder.offer(number // 3, number % 3, rows)
+                        if self.kept is not None and number >= KEPT_FROM:
+                            feeder.keep(None, self.kept)
                         self.kernel.sleep(rng.random() * 2 * self.plan.gap_s)
+                    self._keep(feeder)
                     feeder.finish()
                     outcome.fed = True
             except DataLost as lost:
@@ -378,6 +389,16 @@ class Cluster:
             except (Unreachable, ZooKeeperProblem) as problem:
                 self.note(f"the feeder begins again: {problem}")
                 self.kernel.sleep(0.5)
+
+    def _keep(self, feeder: Feeder) -> None:
+        """Have the operators' states written; that may fail, and input goes on."""
+        if self.kept is None:
+            return
+        for _ in range(40):
+            if size_of(self.kept, self.plan.shape.pairs()) is not None:
+                return
+            self.note(f"states are kept: {feeder.keep(len(self.input) - 1, self.kept)}")
+            self.kernel.sleep(0.5)
 
     def _read(self) -> None:
         rng, outcome = self.kernel.rng, self.outcome
@@ -491,6 +512,8 @@ class Cluster:
         self.workers.clear()
         if self.spill is not None:
             shutil.rmtree(self.spill.folder)
+        if self.kept is not None:
+            shutil.rmtree(self.kept)
 
     @property
     def over(self) -> bool:
@@ -575,6 +598,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (packing, "PART_BYTES", STATE_PIECE_BYTES),
             (processor_state, "PART_BYTES", STATE_PIECE_BYTES),
             (host, "BASE_MIN_BYTES", 0),
+            (keeping, "BASE_MIN_BYTES", 0),
             (record, "SLACK_ENTRIES", plan.slack_entries),
             (journal, "FILE_FULL_BYTES", plan.journal_bytes),
             (tail, "IN_FLIGHT_MAX", plan.slack_entries + 2),

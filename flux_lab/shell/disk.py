@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from flux_lab.shell.kernel import Kernel
 
 SYNC_S = 0.01
+FIRST_HANDLE = 1 << 30
+"""No real file has such a number."""
 
 
 class Content:
@@ -62,8 +64,10 @@ class Disk:
 
     def sync(self, handle: int) -> None:
         """`os.fsync`."""
+        content = self.handles.get(handle)
+        if content is None:
+            return  # of a real file
         self.kernel.block(self.kernel.rng.random() * SYNC_S)
-        content = self.handles[handle]
         content.safe = len(content.data)
 
     def sync_folder(self, folder: Folder) -> None:
@@ -105,7 +109,7 @@ class File:
 
     def fileno(self) -> int:
         """What `Disk.sync` knows it by."""
-        number = len(self._disk.handles)
+        number = FIRST_HANDLE + len(self._disk.handles)
         for known, content in self._disk.handles.items():
             if content is self._content:
                 return known

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from flux_lab.shell.sweep import run
 from flux_runtime.operators import packing, processor_state
-from flux_runtime.site import collector, connection, controller, intake, shell, worker
+from flux_runtime.site import collector, connection, controller, intake, keeping, shell, worker
 from flux_runtime.site.client import Client
 from flux_runtime.site.client_service import ClientService
 from flux_runtime.site.feeder import Feeder
@@ -436,6 +436,22 @@ MISTAKES: Final = (
         "whole",
         "machine.whole(state)",
         "state",
+        "large states",
+    ),
+    Mistake(
+        "a state is written on from a reading that another has ended",
+        keeping.Beforehand,
+        "of",
+        " and self.operator.reads(self.parts)",
+        "",
+        "large states",
+    ),
+    Mistake(
+        "a state is read for a file while it travels",
+        keeping.Keeping,
+        "_prepare",
+        "segment.in_parts == segment.standby.life",
+        "False",
         "large states",
     ),
     # ZooKeeper

@@ -232,6 +232,7 @@ class Entered:
         if isinstance(inner, InParts):
             self.parts = inner.parts
             self.rest = inner.rest
+            self.reads = inner.reads
             self.install_part = inner.install_part
 
     def process(self, batch: Batch) -> Batch:

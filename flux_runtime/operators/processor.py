@@ -125,6 +125,10 @@ class Processor:
         """Keys that have changed since they were read, those that are gone, and the watermark."""
         return {**self.state.rest(), "watermark": self.watermark}
 
+    def reads(self, parts: Iterator[Any]) -> bool:
+        """Whether `rest` would end this reading."""
+        return self.state.reads(parts)
+
     def install_part(self, part: list[Any]) -> None:
         """Add the variables and timers of some keys."""
         self.state.install_part(part)

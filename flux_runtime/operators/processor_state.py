@@ -244,7 +244,8 @@ class KeyedState:
     def parts(self) -> Iterator[list[Any]]:
         """See `dataflow.InParts`; a reading before this one ends."""
         self._reading = _Reading()
-        return self._read_parts(self._reading)
+        self._reading.iterator = self._read_parts(self._reading)
+        return self._reading.iterator
 
     def _read_parts(self, reading: _Reading) -> Iterator[list[Any]]:
         """All keys, then those that have changed meanwhile, as long as these become fewer."""
@@ -268,6 +269,10 @@ class KeyedState:
         reading, self._reading = self._reading, None
         keys = self._copies(reading.changed)
         return {"parts": reading.parts, "gone": list(reading.gone), "keys": keys, "now": self.now}
+
+    def reads(self, parts: Iterator[Any]) -> bool:
+        """See `dataflow.InParts`."""
+        return self._reading is not None and self._reading.iterator is parts
 
     def _copies(self, of: Iterable[bytes]) -> list[tuple[Key, dict[str, Variable]]]:
         entries = map(self.keys.__getitem__, of)
@@ -315,12 +320,14 @@ class _Reading:
             order in which they became it, which is that of `KeyedState.keys`.
         gone: keys that were deleted, perhaps to become new again.
         parts: how many have been read.
+        iterator: gives them.
     """
 
     def __init__(self) -> None:
         self.changed: dict[bytes, None] = {}
         self.gone: dict[bytes, None] = {}
         self.parts = 0
+        self.iterator: Iterator[Any] | None = None
 
     def note(self, key_id: bytes, *, gone: bool) -> None:
         """A key has changed, or is gone."""

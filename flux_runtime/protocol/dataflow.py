@@ -55,6 +55,10 @@ class InParts(Operator, Protocol):
         """End the reading: what `install_state` needs besides the parts that were read."""
         ...
 
+    def reads(self, parts: Iterator[Any]) -> bool:
+        """Whether `rest` would end this reading: no other has begun since, and it has not ended."""
+        ...
+
     def install_part(self, part: Any) -> None:
         """Add a part to a state that is arriving."""
         ...

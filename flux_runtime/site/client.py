@@ -194,10 +194,11 @@ class Client:
         """
         return self._errand(control.LimitMemory(site, size))
 
-    def keep(self, batch: int, folder: Path) -> str:
+    def keep(self, batch: int | None, folder: Path) -> str:
         """Have the operators' states after a batch written, while nothing is fed after it.
 
-        What has been written is seen in the folder; ask again if that takes long.
+        What has been written is seen in the folder; ask again if that takes long. Without a batch
+        what can be written beforehand is, while input goes on (`state_file.ready`).
 
         Returns:
             Why a site could not when it was asked the last time; empty: none has said so.

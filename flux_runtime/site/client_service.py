@@ -31,7 +31,7 @@ class ClientService:
         self.ended = False
         self.errands: dict[int, tuple[int, Link]] = {}
         self.sent = 0
-        self.unkept = (-1, "")
+        self.unkept: tuple[int | None, str] = (-1, "")
 
     def greeted(self, link: Link, source: str, taken: Key | None) -> None:
         """A client says what it feeds; nothing if empty."""

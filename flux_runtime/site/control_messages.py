@@ -315,9 +315,14 @@ class CutLink(Message, frozen=True):
 
 
 class Keep(Message, frozen=True):
-    """The states after a batch are to be written into a folder."""
+    """The states after a batch are to be written into a folder.
 
-    batch: Batch
+    Attributes:
+        batch: None: one that is not known yet; what can be written before is to be.
+        folder: new for each such batch.
+    """
+
+    batch: Batch | None
     folder: FolderName
 
 
@@ -356,7 +361,7 @@ class Done(Message, frozen=True):
 class NotKept(Message, frozen=True):
     """The site cannot write its states."""
 
-    batch: Batch
+    batch: Batch | None
     why: Why
 
 

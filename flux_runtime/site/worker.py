@@ -154,6 +154,7 @@ class Worker(Shell):
         self.watched: list[int] = []
         self.collector = Pair(len(shape.widths) - 1, 0)
         self.keeping = Keeping(host, excluded=self.collector.stage)
+        self._looking: asyncio.TimerHandle | None = None
         if spill is not None:
             self.spilling = Spilling(host, spill, excluded=self.collector.stage)
         self.report = SiteReport(self, idle, self.spilling)
@@ -460,8 +461,15 @@ class Worker(Shell):
         if why and leader is not None:  # whoever leads next is asked, and asks, again
             message = control.reason(f"{self.id} on {self.config.host}: {why}")
             self.tell(leader, control.NotKept(self.keeping.batch, message))
+        again_s = self.keeping.again_s
+        if again_s is not None and self._looking is None:
+            self._looking = self.loop.call_later(again_s, self._look_again)
         if self.readers:
             self._serve()
+
+    def _look_again(self) -> None:
+        self._looking = None
+        self.schedule()
 
     def _look_for_watched(self, leader: Connection) -> None:
         """Say which of the watched batches the collector has passed."""

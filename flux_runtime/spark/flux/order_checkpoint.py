@@ -4,8 +4,9 @@
     units/STAGE/kept/FOLDER/     the operators' states after them
 
 The sites' state follows from the order, so the order can be forgotten up to where the state is on
-disk and the results are committed: everybody has passed it. Once enough has been fed since, the
-feeder pauses until the sites have come to the end of it and written their states, and goes on. Once
+disk and the results are committed: everybody has passed it. Once enough has been fed since, sites
+write beforehand what they can, while input goes on. Then the feeder pauses until the sites have
+come to the end of it and written the rest of their states, and goes on. Once
 the results up to there are committed too, this is noted, and only then the order is trimmed. A
 process that dies in between begins with what was noted before.
 
@@ -24,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from flux_runtime.operators.state_file import size_of
+from flux_runtime.operators.state_file import ready, size_of
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.sealing.storage import Storage, local_path
 
@@ -34,10 +35,13 @@ KEEP_BYTES: Final = 64 << 20
 """... or bytes, after which they are again."""
 PATIENCE_S: Final = 60.0
 """So long input waits for the states, once all results are there; a copy may be recovering."""
+BEFOREHAND_S: Final = 600.0
+"""So long sites may take to write beforehand what they can."""
 ASK_AGAIN_S: Final = 0.5
 LESS_OFTEN_MAX: Final = 64
 """After failures in a row, states are kept less often, by up to this factor."""
 LOOK_S: Final = 0.02
+LOOK_AGAIN_S: Final = 0.1
 _NOTED: Final = "kept.json"
 
 
@@ -78,12 +82,15 @@ class KeptStates:
         self._tried = 0
         self._less_often = 1
         self._began = ""
+        self._next = ""
+        """Folder of the states that are being written."""
+        self._since = self._asked = self._looked = 0.0
         noted = state.read(_NOTED)
         self.now = Kept() if noted is None else Kept(**json.loads(noted))
 
     def begin(self) -> Path | None:
         """The folder that sites begin with, if anything is kept; others are deleted."""
-        self._began = self.now.folder
+        self._began, self._next = self.now.folder, ""
         self._sweep()
         return local_folder(self._state, f"kept/{self.now.folder}") if self.now.folder else None
 
@@ -95,12 +102,35 @@ class KeptStates:
         enough = max(KEEP_BYTES, self.now.size) * self._less_often
         return since >= self._every * self._less_often or size >= enough
 
+    def ready(self, batches: int, ask: Callable[[int | None, Path], str]) -> bool:
+        """Whether sites have written beforehand what they can; asks them to, and may be called
+        again at any time.
+
+        Args:
+            batches: that have been fed.
+            ask: has the sites do so in a folder; gives why one of them could not, the last time.
+        """
+        now = time.monotonic()
+        if not self._next:
+            self._next = f"{batches:012d}-{uuid.uuid4().hex[:8]}"
+            self._since, self._asked, self._looked = now, now - ASK_AGAIN_S, now
+        elif now < self._looked + LOOK_AGAIN_S:
+            return False
+        self._looked = now
+        path = local_folder(self._state, f"kept/{self._next}")
+        if ready(path, self._pairs) or now > self._since + BEFOREHAND_S:
+            return True
+        if now < self._asked + ASK_AGAIN_S:
+            return False
+        self._asked = now
+        return bool(ask(None, path))  # `gather` says why they cannot be written
+
     def gather(
         self,
         batches: int,
         place: int,
         *,
-        ask: Callable[[int, Path], str],
+        ask: Callable[[int | None, Path], str],
         committed: Callable[[], bool],
         stopping: threading.Event,
     ) -> Kept | None:
@@ -121,7 +151,7 @@ class KeptStates:
             NotKept: they are not all there; input goes on without.
         """
         self._tried = batches
-        folder = f"{batches:012d}-{uuid.uuid4().hex[:8]}"
+        folder, self._next = self._next or f"{batches:012d}-{uuid.uuid4().hex[:8]}", ""
         path = local_folder(self._state, f"kept/{folder}")
         end = time.monotonic() + PATIENCE_S
         asked = 0.0

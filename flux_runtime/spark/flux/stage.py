@@ -321,7 +321,8 @@ class Hosting:
                     return
                 feeder.offer(place, 0, self._entered(rows))
                 size += rows.nbytes
-            if self._gathered is None and self._kept.due(self._places, size):
+            due = self._gathered is None and self._kept.due(self._places, size)
+            if due and self._kept.ready(self._places, feeder.keep):
                 self._gather(feeder, at)
                 size = 0
             self._note_gathered()

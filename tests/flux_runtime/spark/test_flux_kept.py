@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from flux_runtime.operators.state_file import write_state
+from flux_runtime.operators.packing import Unreadable
+from flux_runtime.operators.processor_state import KeyedState
+from flux_runtime.operators.state_file import (
+    PartsFile,
+    Restored,
+    file_of,
+    mark_ready,
+    write_state,
+)
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark.flux import order_checkpoint as kept
@@ -105,6 +113,45 @@ def test_or_5_a_site_that_cannot_write_its_states_ends_the_wait_at_once(tmp_path
         with pytest.raises(NotKept, match="no space"):  # its wait has no end as long as ...
             gathered(of, at, PAIRS[:2], why="OSError: no space", done=False)
     assert gathered(of, at, why="OSError: one copy could not, the other did") is not None
+
+
+def test_or_5_input_waits_only_once_sites_have_written_what_they_can_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "LOOK_AGAIN_S", 0.0)
+    of = states(tmp_path)
+    asked: list[Path] = []
+
+    def ask(batch: int | None, folder: Path) -> str:
+        assert batch is None
+        asked.append(folder)
+        mark_ready(folder, PAIRS[len(asked) - 1])
+        return ""
+
+    monkeypatch.setattr(kept, "ASK_AGAIN_S", 0.0)
+    assert [of.ready(10 + i, ask) for i in range(4)] == [False, False, False, True]
+    assert len(set(asked)) == 1, "in one folder"
+    later = gathered(of, 13)
+    assert later is not None
+    assert later.folder == asked[0].name
+    assert not of.ready(20, lambda *_: ""), "another folder for the next"
+    assert of.ready(20, lambda *_: "OSError: no space"), "who waits hears why"
+
+
+@pytest.mark.parametrize("cut", [9, 20, -1])
+def test_a_file_of_parts_that_is_damaged_is_refused(cut: int, tmp_path: Path) -> None:
+    state = KeyedState()
+    file = PartsFile(tmp_path, PAIRS[0])
+    for number in range(3):
+        state.enter((number,))
+        state.write("n", ((number,), None))
+    for part in state.parts():
+        file.add(part)
+    file.finish(state.rest())
+    path = file_of(tmp_path, PAIRS[0])
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(Unreadable, match=r"0-0: .*--fresh"):
+        Restored(KeyedState(), path).get_state()
 
 
 def test_or_5_states_may_be_there_before_the_results_are_committed(tmp_path: Path) -> None:
