@@ -326,7 +326,7 @@ class Hosting:
                 self._gather(feeder, at)
                 size = 0
             self._note_gathered()
-            if self._gathered is None:
+            if self._gathered is None and not due:
                 self._settled = self._places
 
     def _begin_again(self, loss: DataLost) -> None:
