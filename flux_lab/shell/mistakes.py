@@ -387,7 +387,7 @@ MISTAKES: Final = (
         "a state that comes before word of its standby is dropped",
         Host,
         "install",
-        "self.early[node] = state",
+        "self._install_later(node, partial(self.install, node, state))",
         "pass",
     ),
     Mistake(
@@ -426,7 +426,7 @@ MISTAKES: Final = (
         "a part that comes before word of its standby is dropped",
         Host,
         "install_part",
-        "self.early_parts.setdefault(node, []).append(part)",
+        "self._install_later(node, partial(self.install_part, node, part))",
         "pass",
         "large states",
     ),

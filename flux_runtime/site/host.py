@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -147,8 +148,7 @@ class Host:
         self.blocked: set[int] = set()
         self.out = Outgoing()
         self.loads: dict[Node, Load] = {}
-        self.early: dict[Node, SegmentState] = {}
-        self.early_parts: dict[Node, list[Any]] = {}
+        self.early: dict[Node, list[Callable[[], None]]] = {}
         self.ready: dict[Node, None] = {}
         self.due: dict[Node, Segment] = {}
         self.owing: dict[Node, None] = {}
@@ -227,10 +227,8 @@ class Host:
             if site == self.me:
                 standby = Segment(self.dataflow, node, standby=True, storage=self.storage)
                 self._host(node, standby)
-                for part in self.early_parts.pop(node, ()):
-                    self.install_part(node, part)
-                if node in self.early:
-                    self.install(node, self.early.pop(node))
+                for installation in self.early.pop(node, ()):
+                    installation()
             self._send_base(node)
         self.touch_all()
 
@@ -284,7 +282,6 @@ class Host:
         self.where.pop(node, None)
         self.ready.pop(node, None)
         self.early.pop(node, None)
-        self.early_parts.pop(node, None)
         for mux in self.peers.values():
             mux.forget(node)
 
@@ -329,8 +326,7 @@ class Host:
         """CU-17: the state of a standby has arrived, perhaps before word of the standby has."""
         machine = self.nodes.get(node)
         if machine is None:
-            if self._is_early(node, self.early):
-                self.early[node] = state
+            self._install_later(node, partial(self.install, node, state))
             return
         assert isinstance(machine, Segment)
         if machine.status is Status.STANDBY and state.version == node.life:
@@ -341,20 +337,21 @@ class Host:
         """A part of the state of a standby has arrived, perhaps before word of the standby has."""
         machine = self.nodes.get(node)
         if machine is None:
-            if self._is_early(node, self.early_parts):
-                self.early_parts.setdefault(node, []).append(part)
+            self._install_later(node, partial(self.install_part, node, part))
         elif isinstance(machine, Segment) and machine.status is Status.STANDBY:
             if not isinstance(machine.operator, InParts):
                 raise ProtocolError(f"a part of the state of {node}, whose state has none")
             machine.operator.install_part(part)
 
-    def _is_early(self, node: Node, early: dict[Node, Any]) -> bool:
-        """Whether word of a standby is still to come; forgets attempts that were given up."""
+    def _install_later(self, node: Node, installation: Callable[[], None]) -> None:
+        """Waits for word of the standby, if it can still come; forgets attempts given up."""
         if node.life <= self.lives.get((node.pair, node.copy), 0):
-            return False
-        for old in [n for n in early if (n.pair, n.copy) == (node.pair, node.copy) and n != node]:
-            del early[old]
-        return True
+            return
+        copies = [n for n in self.early if (n.pair, n.copy) == (node.pair, node.copy)]
+        for old in copies:
+            if old != node:
+                del self.early[old]
+        self.early.setdefault(node, []).append(installation)
 
     def whole(self, node: Node, state: SegmentState) -> SegmentState | None:
         """The state that is to move, with all that may have travelled before; None: given up."""
