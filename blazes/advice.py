@@ -132,7 +132,7 @@ class Cost:
     order: Places
     """Places in the order that are written."""
     latency: str
-    """What a record waits for at most, in words."""
+    """The longest wait of a record, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Alternative:
     who: tuple[str, ...]
     """The streams whose producers, or the components whose owner, has to do something."""
     must_hold: tuple[str, ...]
-    """What has to be true, and no file says."""
+    """Assumptions that have to be true, and no file states."""
     gives: Mapping[str, Key]
     """Inner stream -> a key that it is sealed on by these changes."""
     cost: Cost
@@ -212,7 +212,7 @@ class Advisor:
         )
 
     def _tried(self, component: str) -> list[_Trial]:
-        """What was tried and orders less of the component, or would if no record came again."""
+        """Tried changes that order less of the component, or would if no record came again."""
         if self._work < 0:
             self.left_out.add(component)
             return []
@@ -343,7 +343,7 @@ def changed(dataflow: Dataflow, changes: Iterable[Change]) -> Dataflow:
 
 
 class _Trial:
-    """What comes of some changes."""
+    """The outcome of some changes."""
 
     def __init__(self, before: Plan, changes: Changes) -> None:
         self.changes = changes
@@ -398,9 +398,9 @@ class _Trial:
     def _new_waits(self) -> Iterator[tuple[Entry, str, Key]]:
         """The streams that are waited for and were not: the entry, the stream, its key."""
         waited = {
-            (each.component, str(each.path))
-            for each in self.before.entries
-            if each.strategy is Strategy.SEAL
+            (entry.component, str(entry.path))
+            for entry in self.before.entries
+            if entry.strategy is Strategy.SEAL
         }
         into: dict[tuple[str, str], list[str]] = {}
         for stream in self.before.analysis.dataflow.streams.values():
@@ -416,7 +416,7 @@ class _Trial:
 
     @property
     def cost(self) -> Cost:
-        """What is waited for, held and asked, beyond what the plan costs already."""
+        """The waits, records held and questions, beyond what the plan costs already."""
         dataflow = self.before.analysis.dataflow
         held = {
             (name, key): _held(dataflow.streams[name], key) for _, name, key in self._new_waits()
@@ -462,15 +462,15 @@ class _Candidates:
     def of(self, entries: Iterable[Entry]) -> list[Changes]:
         """Those of a component: for each of its paths alone, and for all of them together."""
         options_of = [list(self._of_path(self._edges[id(entry.path)])) for entry in entries]
-        found = [changes for options in options_of for changes in options]
+        candidates = [changes for options in options_of for changes in options]
         some = [options for options in options_of if options]
         if len(some) > 1:
             shared = [options[:3] for options in some[:4]]
-            found += [
+            candidates += [
                 _joined(change for changes in choice for change in changes)
                 for choice in product(*shared)
             ]
-        return list(dict.fromkeys(found))[:CANDIDATES_MAX]
+        return list(dict.fromkeys(candidates))[:CANDIDATES_MAX]
 
     def _of_path(self, path: PathEdge) -> Iterator[Changes]:
         gate = path.shape.gate
@@ -642,7 +642,7 @@ def _needs(changes: Changes) -> tuple[Needs, tuple[str, ...]]:
 
 
 def _must_hold(dataflow: Dataflow, changes: Changes) -> Iterator[str]:
-    """What has to be true for the changes to be right, and no file says."""
+    """Assumptions that have to be true for the changes to be right, and no file states."""
     ends: dict[Key, list[str]] = {}
     for change in changes:
         match change:

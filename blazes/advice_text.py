@@ -142,7 +142,7 @@ def _held(held: Held) -> str:
 
 
 def order_costs(cost: Cost) -> str:
-    """What the order of the plan costs, for comparison."""
+    """The cost of the plan's order, for comparison."""
     places = "a place for each batch" if cost.order is not Places.NONE else "nothing"
     return (
         "It asks nothing of the producers and holds no partition; "

@@ -49,7 +49,7 @@ class Step(NamedTuple):
     `D9` where records may come again."""
     adds: tuple[Added, ...]
     leaves: StreamLabel
-    """What leaves the path besides the added labels (2.2)."""
+    """The label that leaves the path besides the added ones (2.2)."""
 
 
 class Derivation(NamedTuple):

@@ -155,7 +155,7 @@ class Plan:
     verdict: Label
     """The highest severity at any sink under the plan."""
     repairs: RepairPlan = NO_REPAIRS
-    """What is done about records that come again, before anything is ordered."""
+    """Measures against records that come again, before anything is ordered."""
     deliveries: Mapping[str, Delivered] = field(default_factory=dict)
     """Stream name -> how often its records come under the plan; empty where all come once."""
 
@@ -330,7 +330,7 @@ class _Entries:
 
 
 def _from_repeats(repairs: RepairPlan) -> Iterator[Inherited]:
-    """What repeats do where no id tells them from new records."""
+    """The harm of repeats where no id tells them from new records."""
     for unrepaired in repairs.unrepaired:
         reason = f"records that come again ({unrepaired.cause})"
         if unrepaired.cause == "D14":

@@ -159,7 +159,7 @@ class _Planning:
         before = self._deliveries.repairs
         return RepairPlan(
             (*items, *self._sinks),
-            tuple(self._unrepaired(each) for each in hopeless),
+            tuple(self._unrepaired(origin) for origin in hopeless),
             Repairs(
                 before.deduplicated.union(stream.name for stream in cut),
                 before.upserted | self._upserted,
@@ -188,8 +188,8 @@ class _Planning:
             entering = [stream for source in inputs for stream in source.streams]
             inner = cycle.streams
             outside = [stream for stream in entering if stream not in inner]
-            wrong = {stream for stream in entering if self._base(stream) is CORRUPT}
-            if wrong.isdisjoint(inner) or not wrong.isdisjoint(outside):
+            corrupt = {stream for stream in entering if self._base(stream) is CORRUPT}
+            if corrupt.isdisjoint(inner) or not corrupt.isdisjoint(outside):
                 continue
             if any(self._deliveries.crossings[path].origin for path in into):
                 continue
@@ -340,7 +340,7 @@ class _Planning:
 
     def _dedup(self, stream: StreamEdge, origins: Iterable[_Origin]) -> Repair:
         behind = self._behind(stream)
-        origin = next(each for each in origins if not behind.isdisjoint(each.streams))
+        origin = next(o for o in origins if not behind.isdisjoint(o.streams))
         known, path = self._before(stream).id, origin.path
         assert known is not None
         return Repair(

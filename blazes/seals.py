@@ -126,7 +126,7 @@ class _Choice:
         return frozenset(key for key in keys if takes(path.shape, key))
 
     def _pass_on(self, path: PathEdge, wanted: Counter[Key]) -> None:
-        """What is wanted behind a confluent path is wanted before it, under the older names."""
+        """Seals wanted behind a confluent path, as wanted before it, under the older names."""
         names = path.declared.lineage
         for key in wanted:
             if names is None:

@@ -73,7 +73,7 @@ def add_options(parser: Any, *, required: bool) -> None:
 
 
 def parsed(name: str, arguments: argparse.Namespace) -> Backfill:
-    """What arguments ask for; see `add_options`.
+    """The range that arguments ask for; see `add_options`.
 
     >>> given = argparse.Namespace(source=["clicks=/old/*"], only=[], replace=False)
     >>> parsed("2023", given).sources

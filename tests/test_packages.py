@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-SILENT = {"annotations.whitebox.connect", "flux_runtime.site"}
-"""Packages that do not name all of their modules yet."""
+SILENT = {"annotations.whitebox.connect"}
+"""Packages that do not name all of their modules yet; may only shrink."""
 PACKAGES = sorted(
     ".".join(file.parent.relative_to(ROOT).parts)
     for package in ("annotations", "blazes", "codegen", "flux_runtime", "flux_lab")
@@ -21,13 +21,16 @@ TIDY = (
     "annotations",
     "annotations.file",
     "annotations.whitebox",
+    "blazes",
     "blazes.cli",
+    "blazes.core",
     "blazes.demo",
     "blazes.document",
     "blazes.report",
     "blazes.simulate",
     "blazes.verify",
     "codegen",
+    "flux_runtime",
     "flux_runtime.commits",
     "flux_runtime.observe",
     "flux_runtime.operators",
@@ -35,8 +38,9 @@ TIDY = (
     "flux_runtime.sealing",
     "flux_runtime.zookeeper",
 )
-"""Packages whose own modules have nouns for variables and docstrings that say what a thing is; may
-only grow."""
+"""Packages whose own modules have nouns for variables; may only grow."""
+VAGUE = ("annotations.whitebox.bloom", "annotations.whitebox.connect", "flux_lab")
+"""Packages with docstrings that begin with "What", in them or below; may only shrink."""
 PUBLIC = {
     ("annotations/whitebox/claims.py", "said()"),
     ("annotations/whitebox/facts.py", "kept()"),
@@ -91,10 +95,7 @@ def test_an_item_of_a_package_begins_with_what_exists(package: str) -> None:
 
 
 def untidy(tree: ast.Module) -> list[tuple[int, str]]:
-    """(line, word): variables that are no nouns, docstrings that begin with "What".
-
-    Fields of classes have the names that their JSON has.
-    """
+    """(line, word): variables that are no nouns; fields of classes have the names of their JSON."""
     places = []
     nodes = list(ast.walk(tree))
     fields = {
@@ -113,10 +114,17 @@ def untidy(tree: ast.Module) -> list[tuple[int, str]]:
         if name in NO_NOUNS:
             called = "()" if isinstance(node, ast.FunctionDef) else ""
             places.append((getattr(node, "lineno", 0), f"{name}{called}"))
-        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        if documented and (ast.get_docstring(node) or "").startswith("What "):
-            places.append((node.body[0].lineno, "What ..."))
     return places
+
+
+def vague(tree: ast.Module) -> list[int]:
+    """Lines of docstrings that begin with "What" instead of saying what the thing is."""
+    return [
+        node.body[0].lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and (ast.get_docstring(node) or "").startswith("What ")
+    ]
 
 
 @pytest.mark.parametrize("package", TIDY)
@@ -130,6 +138,17 @@ def test_names_are_nouns(package: str) -> None:
     assert not places, "\n".join(places)
 
 
+def test_docstrings_begin_with_the_thing() -> None:
+    places = [
+        f"{file.relative_to(ROOT)}:{line}"
+        for package in (*PACKAGES, *SILENT)
+        if not package.startswith(VAGUE)
+        for file in sorted(folder(package).glob("*.py"))
+        for line in vague(ast.parse(file.read_text(encoding="utf-8")))
+    ]
+    assert not places, "\n".join(places)
+
+
 def test_what_is_excepted_exists() -> None:
     for file, name in PUBLIC:
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
@@ -138,4 +157,5 @@ def test_what_is_excepted_exists() -> None:
 
 def test_what_is_no_noun_is_seen() -> None:
     text = '"""What a file is."""\nfor each in (): pass\ntry: f()\nexcept E as wrong: pass\n'
-    assert sorted(word for _, word in untidy(ast.parse(text))) == ["What ...", "each", "wrong"]
+    assert sorted(word for _, word in untidy(ast.parse(text))) == ["each", "wrong"]
+    assert vague(ast.parse(text)) == [1]

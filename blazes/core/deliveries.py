@@ -32,7 +32,7 @@ _WHOLE_ROW: Final[Key] = frozenset({"*"})
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What is known of how often records come."""
+    """Knowledge of how often records come."""
 
     base: Delivery = ONCE
     """`Once`, `Repeat` or `Corrupt`."""
@@ -51,7 +51,7 @@ NOTHING_KNOWN: Final = Delivered()
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """What a path does to the delivery of what enters it."""
+    """The effect of a path on the delivery of what enters it."""
 
     enters: Delivery
     rule: Passage
@@ -72,7 +72,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
-    """What is done about repeats: names of streams."""
+    """Measures against repeats: names of streams."""
 
     deduplicated: frozenset[str] = frozenset()
     upserted: frozenset[str] = frozenset()
@@ -128,7 +128,7 @@ class Deliveries:
         return self._settle(stream, delivered, label, rep=False)
 
     def cross(self, path: PathEdge, *, gate: bool, sealed_state: bool) -> Crossing:
-        """What the path does to the delivery that its input has now (D1 to D9, D11).
+        """The effect of the path on the delivery that its input has now (D1 to D9, D11).
 
         Args:
             path: the path.
@@ -137,14 +137,14 @@ class Deliveries:
         """
         declared = path.declared
         entering = [self.streams[stream] for stream in path.input.streams]
-        base = max((each.base for each in entering), default=ONCE)
+        base = max((delivered.base for delivered in entering), default=ONCE)
         enters = Delivered(base, entering[0].id if len(entering) == 1 else None)
         copies = Copies(
             repeats=repeats_of(declared),
             writes=path.shape.writes,
             nondeterministic=path.shape.nondeterministic,
             gate=gate,
-            identified=all(each.id for each in entering if each.base is REPEAT),
+            identified=all(d.id for d in entering if d.base is REPEAT),
             sealed_state=sealed_state,
         )
         rule = passage(enters.label, copies)
@@ -170,7 +170,7 @@ class Deliveries:
             for stream in path.input.streams
             if self.streams[stream].base is REPEAT and self.streams[stream].id is None
         ]
-        return all(each is not None and each.digest for each in punctuations)
+        return all(p is not None and p.digest for p in punctuations)
 
     # ---- an output and its streams; all paths that feed it have been crossed
 
@@ -202,8 +202,8 @@ class Deliveries:
     def _of_output(self, output: Output, *, in_cycle: bool) -> Delivered:
         """D10 to D12."""
         crossings = [self.crossings[path] for path in output.paths]
-        base = max(each.leaves.base for each in crossings)
-        ids = [each.leaves.id for each in crossings]
+        base = max(crossing.leaves.base for crossing in crossings)
+        ids = [crossing.leaves.id for crossing in crossings]
         joined = all(path.declared.rows is Rows.JOINED for path in output.paths)
         known = ids[0] if len(ids) == 1 else _union(ids) if joined else None
         for path in output.feeding()[len(output.paths) :]:
@@ -305,10 +305,10 @@ def _survives(known: Key | None, lineage: Lineage | None) -> Key | None:
 
 def _union(ids: Iterable[Key | None]) -> Key | None:
     union: Key = frozenset()
-    for each in ids:
-        if each is None:
+    for known in ids:
+        if known is None:
             return None
-        union |= each
+        union |= known
     return _WHOLE_ROW if union >= _WHOLE_ROW else union
 
 

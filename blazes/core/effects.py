@@ -1,4 +1,4 @@
-"""What a path does to a label, and what that comes to at an output: the rule tables, interpreted.
+"""Effects of a path on a label, and their result at an output: the rule tables, interpreted.
 
 Every question (a shape of path, an input label, its state sealed or not) is worked out once.
 """
@@ -58,7 +58,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Effect:
-    """What one shape of path does to one label."""
+    """The effect of one shape of path on one label."""
 
     fired: tuple[Inference, ...]
     leaves: StreamLabel
@@ -106,7 +106,7 @@ class Interpreter:
         self._unrepeatable_state = rules.shares(StateFault.UNREPEATABLE)
 
     def consequence(self, conclusion: Conclusion, *, rep: bool) -> Label:
-        """What an internal label comes to at an output of a component, replicated or not."""
+        """The result of an internal label at an output of a component, replicated or not."""
         if conclusion is Conclusion.RUN_OR_INST:
             return Label.INST if rep else Label.RUN
         return self.rules.reconciled(conclusion).label(rep)
@@ -149,7 +149,7 @@ class Interpreter:
     # ---- a path
 
     def effect(self, shape: Shape, label: StreamLabel, *, state_sealed: bool) -> Effect:
-        """What the path does to the label (2.1, 2.2); `state_sealed` as `Facts.writers_sealed`."""
+        """The effect on the label (2.1, 2.2); `state_sealed` as `Facts.writers_sealed`."""
         effect = self._effects.get((shape, label, state_sealed))
         if effect is None:
             effect = self._infer(shape, label, state_sealed=state_sealed)
@@ -183,7 +183,7 @@ class Interpreter:
         return harmed
 
     def _seal_behind(self, shape: Shape, label: StreamLabel) -> StreamLabel:
-        """What a seal is behind the path: on the keys that the rules keep and that survive."""
+        """The seal behind the path: on the keys that the rules keep and that survive."""
         keeps = self.rules.keeps(shape.kind)
         keys: Iterable[Key] = label.keys
         if keeps is Keeps.NONE:

@@ -1,4 +1,4 @@
-"""What each node may carry at most, so that no sink is pushed over the target.
+"""The most that each node may carry, so that no sink is pushed over the target.
 
 A label only ever gets worse on its way: no path, and no order placed further down, takes anything
 off it. So what a race somewhere may do is decided by what lies behind it, whatever else is ordered,
@@ -33,7 +33,7 @@ class Limits:
         return self._below.get(node, _DIVERGE)
 
     def written_by(self, path: PathEdge) -> Label:
-        """What a fault in the state that the path writes may come to at most."""
+        """The worst that a fault in the state that the path writes may come to."""
         here = self.at(path.output)
         return here if path.state is None else min(here, self.at(path.state))
 
@@ -89,7 +89,7 @@ class _Walk:
             self._open.append(output)
 
     def _visit(self, output: Output) -> None:
-        """What the output does not tolerate, nothing before it may carry."""
+        """Labels that the output does not tolerate: nothing before it may carry them."""
         for path in output.paths:
             self._relax(path)
         for state in output.states:
@@ -105,7 +105,7 @@ class _Walk:
                 self._lower(stream.producer, limit)
 
     def _before(self, path: PathEdge) -> Label:
-        """What may enter the path where so much may leave it: less, if it writes (R3, S5)."""
+        """The most that may enter the path where so much may leave: less, if it writes (R3, S5)."""
         limit = self.limits.at(path.output)
         kind, rep = self._collapsed.get(path) or (
             path.kind,

@@ -135,14 +135,14 @@ class Propagation:
     # ---- paths
 
     def _effect(self, path: PathEdge) -> Effect:
-        """What the path does to its input."""
+        """The effect of the path on its input."""
         effect = self.effects.get(path)
         if effect is None:
             effect = self.effects[path] = self._try_effect(path)
         return effect
 
     def _try_effect(self, path: PathEdge) -> Effect:
-        """What the path does to the label that its input has now."""
+        """The effect of the path on the label that its input has now."""
         label = self.input_label(path.input)
         state_sealed = path.state is None or self.state_sealed(path)
         effect = self.interpreter.effect(path.shape, label, state_sealed=state_sealed)
@@ -242,7 +242,7 @@ class Propagation:
         )
 
     def _faults_at(self, output: Output) -> frozenset[StateFault]:
-        """What is wrong with the states that the output shows (S4, S5)."""
+        """Faults of the states that the output shows (S4, S5)."""
         for state in output.states:
             if state not in self._faults:
                 effects = (self._effect(path) for path in state.writers)
@@ -387,7 +387,7 @@ _SOLVERS: Final = {
 
 
 def _on_stream(stream: StreamEdge, label: StreamLabel) -> StreamLabel:
-    """What an output's label is on a stream.
+    """The label that an output has on a stream.
 
     A stream keeps the keys that its schema has, and adds those that it is declared to be sealed on,
     unless its contents are nondeterministic.
@@ -403,7 +403,7 @@ def _on_stream(stream: StreamEdge, label: StreamLabel) -> StreamLabel:
 
 
 def _faults_of(effect: Effect) -> Iterator[StateFault]:
-    """What is wrong with a state that a path with this effect writes."""
+    """The fault of a state that a path with this effect writes."""
     if effect.taint:
         yield StateFault.TAINTED
     if effect.unrepeatable:

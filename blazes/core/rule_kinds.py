@@ -1,4 +1,4 @@
-"""What a rule of the analysis is: its kinds, its conditions and conclusions, and a set of rules.
+"""Rules of the analysis: their kinds, its conditions and conclusions, and a set of rules.
 
 The rules themselves stand in `blazes.core.rules`.
 """
@@ -14,7 +14,7 @@ from annotations.vocabulary import AnnotationKind, Delivery, Label, Repeats
 
 
 class Facts(NamedTuple):
-    """What a condition may ask about a path and what enters it."""
+    """Facts that a condition may ask about a path and what enters it."""
 
     compatible: bool
     """The input is sealed, and one of its keys is compatible with the gate."""
@@ -48,7 +48,7 @@ CONDITIONS: Final[Mapping[Condition, Callable[[Facts], bool]]] = {
 
 
 class Conclusion(enum.Enum):
-    """What a rule of inference adds to the labels of the output interface."""
+    """An addition of a rule of inference to the labels of the output interface."""
 
     NOTHING = enum.auto()
     ND_READ = enum.auto()
@@ -70,7 +70,7 @@ class Keeps(enum.Enum):
 
 
 class Rendezvous(enum.Enum):
-    """What a read can meet, and which must be sealed to protect it."""
+    """Writers that a read can meet, and which must be sealed to protect it."""
 
     STATE_GROUP = enum.auto()
     """the write paths of the same state group"""
@@ -89,7 +89,7 @@ class Cycles(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What is said of every rule; `when` over the line, `adds` under it."""
+    """The parts that every rule has; `when` over the line, `adds` under it."""
 
     id: str
     sets: tuple[str, ...]
@@ -125,7 +125,7 @@ class Reconciliation(Rule):
     single: Label
 
     def label(self, rep: bool) -> Label:
-        """What is added where the component is, or is not, replicated."""
+        """The label that is added where the component is, or is not, replicated."""
         return self.replicated if rep else self.single
 
 
@@ -138,7 +138,7 @@ class Transfer(Rule):
 
 
 class StateFault(enum.Enum):
-    """What can be wrong with the contents of a state."""
+    """Faults that the contents of a state can have."""
 
     TAINTED = enum.auto()
     """a write path got `Taint`"""
@@ -154,7 +154,7 @@ class Sharing(Rule):
 
 
 class Copies(NamedTuple):
-    """What a condition may ask about a path and what enters it."""
+    """Facts that a condition may ask about a path and what enters it."""
 
     repeats: Repeats
     writes: bool
@@ -233,7 +233,7 @@ class RuleSet:
         return self._fired[key]
 
     def keeps(self, kind: AnnotationKind) -> Keeps:
-        """What becomes of a seal behind such a path (2.2)."""
+        """The seal behind such a path (2.2)."""
         for rule in self.transfer:
             if kind in rule.kinds:
                 return rule.keeps

@@ -552,9 +552,9 @@ def rule_set(name: str) -> RuleSet:
 
 def rule_text(rule: str, rule_set: str) -> str:
     """The text of a rule, as the rule set has it."""
-    for each in RULE_SETS[rule_set].rules:
-        if each.id == rule:
-            return each.text
+    for candidate in RULE_SETS[rule_set].rules:
+        if candidate.id == rule:
+            return candidate.text
     return RULES[rule].text
 
 

@@ -124,7 +124,7 @@ class Balancer:
         self.failures = 0
 
     def tick(self, now: float) -> list[Answer]:
-        """What the time and the controller's state call for; call it after every event."""
+        """Instructions due by the time and the controller's state; call it after every event."""
         if self.mode is not Mode.RECOVERING and self._failed():
             self.mode = Mode.RECOVERING  # UF-7: a failure aborts balancing at once
             self.round += 1  # UF-8

@@ -35,7 +35,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Psync:
-    """What comes after me belongs to version `version` of the pair that sends it."""
+    """The mark after which all belongs to version `version` of the pair that sends it."""
 
     version: int
 

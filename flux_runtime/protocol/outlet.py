@@ -257,7 +257,7 @@ class Outlet(Neighbour):
         return alive and self.ver[PRIM] != self.ver[SEC] and max(self.ver) == self.exp
 
     def taken_over(self) -> bool:
-        """What this outlet adds to `tk_done` (TO-9, TO-9F): nobody waits for a reverse here."""
+        """This outlet's part of `tk_done` (TO-9, TO-9F): nobody waits for a reverse here."""
         if self.kind is Producer.S:
             return self.r_done or bool(self.conn[PRIM] & SEND)
         return self.r_done or self.status[SEC] is not ACTIVE or bool(self.conn[SEC] & SEND)

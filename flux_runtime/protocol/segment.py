@@ -244,7 +244,7 @@ class Segment:
         return []
 
     def next_input(self) -> Unit | None:
-        """What the operator is to process next, if anything; `produced` must follow."""
+        """The batch that the operator is to process next, if any; `produced` must follow."""
         if self.status is not ACTIVE or not self.back.resident or self.producer.pending:
             return None
         return self.back.next() if self.back.waiting else self._merged()
@@ -327,7 +327,7 @@ class Segment:
         return self._then(out)
 
     def _then(self, out: list[Instruction]) -> list[Instruction]:
-        """What any event may have enabled: the window (CU-10), the snapshot, `cu-ready` (CU-9).
+        """Takes the steps that any event may enable: window (CU-10), snapshot, `cu-ready` (CU-9).
 
         So standby, start and take-over may come in any order (CU-1). A fold-in downstream may have
         finished since `cu-ready`, and its consumer's reverse may still be on the way: the window

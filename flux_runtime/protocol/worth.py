@@ -84,7 +84,7 @@ class Worth:
     lost_s: float = 0.0
     """Seconds of output that the imbalance has cost so far, against sites that are equally busy."""
     move_s: float = MOVE_S
-    """What a move takes, as measured."""
+    """The time that a move takes, as measured."""
     processors: dict[int, _Processor] = field(default_factory=dict)
     left: dict[tuple[Hashable, int], int] = field(default_factory=dict)
     """(unit, site) -> the round in which it went from there."""

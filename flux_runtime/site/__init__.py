@@ -1,14 +1,20 @@
 """Flux in operating-system processes: sites that host the machines, and their controller.
 
-- `key`, `handshake`: who may speak to a site of this job.
-- `wire`, `codec`, `connection`: frames on one TCP connection per pair of sites.
+- `config`, `process`: what a site or controller is given, and how it starts as a process.
+- `key`, `handshake`, `finding`: who may speak to a site of this job, and how it finds the leader.
+- `wire`, `codec`, `connection`, `blocking`: frames on one TCP connection per pair of sites, and
+  connections of clients.
 - `control_messages`: what sites, leader and clients tell each other, as one table.
-- `moving`: the state of a segment on its way to a standby.
-- `host`: the machines of one site and what lies on their channels, without any I/O.
-- `ledger`: membership, layout and view changes as a function of the recorded events.
+- `host`: the machines of one site and what lies on their channels, without any I/O; `admission`:
+  which frames of other sites it takes; `together`: one run of an operator for all partitions;
+  `spilling`: partitions that take turns in memory.
+- `moving`, `keeping`: the state of a segment on its way to a standby, and in files.
+- `ledger`: membership, layout and view changes as a function of the recorded events; `record`,
+  `snapshot`: where the events are kept, and what takes their place.
 - `collector`, `journal`, `intake`: the two ends of the dataflow.
-- `worker`: `run_site(config)`; `site_state`: what it decides of leader, view and neighbours,
-  without I/O; `site_steps`: what happens to it, and what it does; `steps`: of such tables.
+- `worker`: `run_site(config)`; `shell`: the connections around its host; `site_state`: what it
+  decides of leader, view and neighbours, without I/O; `site_steps`: what happens to it, and what it
+  does; `steps`: of such tables; `statistics`, `idle`, `latency`: what it measures.
 - `controller`: `run_controller(config)`; `leader`: one term of leading.
 - `leader_state`: its decisions, without I/O; `leader_steps`: what happens to it, and what it
   does, as two tables. Parts of the state: `view` (what sites are told), `client_service` (clients),

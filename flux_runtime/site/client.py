@@ -173,7 +173,7 @@ class Client:
             raise DataLost(message.stage, message.part, message.why)
 
     def status(self) -> dict[str, Any]:
-        """What the job looks like to its controller (`control_messages.Status`), as JSON has it."""
+        """The state of the job as its controller sees it (`control_messages.Status`), in JSON."""
         status = self.ask(control.StatusRequest(), control.Status)
         plain: dict[str, Any] = msgspec.to_builtins(status, str_keys=True)
         return plain

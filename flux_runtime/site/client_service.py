@@ -124,7 +124,7 @@ class ClientService:
             self._term.tell(link, control.Carried(done))
 
     def on_site_gone(self, site: int) -> None:
-        """What this site was sent for will not be done."""
+        """Gives up what this site was sent for."""
         for number in [number for number, (to, _) in self.errands.items() if to == site]:
             self.on_done(site, number, done=False)
 

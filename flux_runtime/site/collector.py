@@ -71,7 +71,7 @@ class Collector:
         del self.batches[:gone], self.rows[:gone]
 
     def get_state(self) -> tuple[tuple[int, ...], tuple[Rows, ...], int]:
-        """What is held, and the last batch that was."""
+        """The batches that are held, and the last one that was."""
         return tuple(self.batches), tuple(self.rows), self.last
 
     def install_state(self, state: tuple[tuple[int, ...], tuple[Rows, ...], int]) -> None:

@@ -78,7 +78,7 @@ class Config:
 
     @property
     def fate(self) -> str:
-        """What this process shares its fate with."""
+        """The name of all that fails together with this process."""
         return self.executor or str(os.getppid())
 
 
@@ -171,7 +171,7 @@ class ControllerConfig(Config):
 
     @property
     def called(self) -> str:
-        """What metrics and events call the stage."""
+        """The name that metrics and events have for the stage."""
         return self.stage or self.app
 
     @property

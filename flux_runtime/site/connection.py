@@ -130,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(error))
 
     def _step(self) -> None:
-        """What was being read is complete."""
+        """Handles the end of what was being read."""
         if not self._handshake.done:
             answer = self._handshake.receive(bytes(self._buffer))
             if self.transport is not None and answer:

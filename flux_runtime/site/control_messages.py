@@ -786,7 +786,7 @@ def view_change(entry: LogEntry, site: int | None) -> ViewChange:
 
 
 def log_entry(change: ViewChange) -> tuple[LogEntry, int | None]:
-    """What `view_change` was given."""
+    """The argument of `view_change`."""
     match change:
         case Failed(stage, part, copy, number):
             return Fail(Pair(stage, part), copy, number), None
@@ -808,7 +808,7 @@ def notice_of(notice: NodeNotice) -> Notice:
 
 
 def node_notice(notice: Notice) -> NodeNotice:
-    """What `notice_of` was given."""
+    """The argument of `notice_of`."""
     match notice:
         case Ready(stage, part, failures):
             return CatchUpReady(Pair(stage, part), failures)
@@ -824,7 +824,7 @@ def entry_to_json(entry: LogEntry, site: int | None) -> list[Any]:
 
 
 def entry_from_json(value: Any) -> tuple[LogEntry, int | None]:
-    """What `entry_to_json` wrote.
+    """The entry that `entry_to_json` wrote.
 
     Raises:
         Malformed: it is no view change.
@@ -838,7 +838,7 @@ def notice_to_json(notice: NodeNotice) -> list[Any]:
 
 
 def notice_from_json(value: Any) -> NodeNotice:
-    """What `notice_to_json` wrote.
+    """The notice that `notice_to_json` wrote.
 
     Raises:
         Malformed: it is no notice.
@@ -877,7 +877,7 @@ def _field(name: str, info: Any) -> str:
 
 
 def _limits(info: Any) -> str:
-    """What a type allows, in a few words."""
+    """The values that a type allows, in a few words."""
     if isinstance(info, Metadata):
         return _limits(info.type)
     match info:

@@ -100,7 +100,7 @@ class ZooKeeperFinder:
         return member.name
 
     def confirmed(self) -> bool:
-        """What the seat knows."""
+        """The addresses that the seat knows."""
         return self.seat is not None and self.seat.confirmed()
 
     def __enter__(self) -> Self:

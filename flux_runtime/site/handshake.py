@@ -46,7 +46,7 @@ class Handshake:
         self.wants = len(MAGIC) + NONCE_BYTES + (0 if dialing else PROOF_BYTES)
 
     def opening(self) -> bytes:
-        """What to send before anything has been received."""
+        """The bytes to send before anything has been received."""
         return b"" if self.dialing else MAGIC + self.nonce
 
     def receive(self, data: bytes) -> bytes:

@@ -61,7 +61,7 @@ class Load:
     cpu_s: float = 0.0
 
     def minus(self, before: Load | None) -> Load:
-        """What it has done since then."""
+        """The work that it has done since then."""
         if before is None:
             return self
         return Load(
@@ -254,7 +254,7 @@ class Host:
                 self.out.bases.append((machine.node, standby, operator.get_state()))
 
     def base_sent(self, node: Node, attempt: int) -> None:
-        """What the state of this attempt will refer to has been handed over for transport."""
+        """Notes that all that the state of this attempt refers to is on its way."""
         machine = self.nodes.get(node)
         if isinstance(machine, Segment):
             self._carry_out(node, machine.sent(attempt))
@@ -296,7 +296,7 @@ class Host:
                 yield node, machine
 
     def resume_points(self) -> dict[Node, int]:
-        """What the copies of the first stage that stand here have received from the ingress."""
+        """Positions that the copies of the first stage here have received from the ingress."""
         return {
             node: machine.consumer.inlets[0].hi
             for node, machine in self.segments()
@@ -536,7 +536,7 @@ class Host:
     # ---- reports
 
     def counts(self) -> dict[Node, Load]:
-        """What every node has done so far."""
+        """The work of every node so far."""
         return {node: replace(load) for node, load in self.loads.items()}
 
     def unread(self, node: Node) -> int:

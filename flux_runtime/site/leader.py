@@ -190,7 +190,7 @@ class Leader(Shell):
                 self._carry_out_at_host(instruction)
 
     def _carry_out_at_host(self, instruction: Step) -> None:
-        """What concerns ingress and egress, and the sites that they speak to."""
+        """Handles events that concern ingress and egress, and the sites that they speak to."""
         host = self.host
         match instruction:
             case steps.Connect(site):
@@ -311,12 +311,12 @@ class Leader(Shell):
             pass
 
     def status(self) -> control.Status:
-        """What the job looks like now."""
+        """The state of the job now."""
         under_way = len(self.intake.under_way)
         return self.state.status(pid=os.getpid(), rows=self.intake.rows, under_way=under_way)
 
     def _stage(self) -> tuple[control.Status, StageNumbers]:
-        """What the log of the stage says now."""
+        """The log of the stage as it is now."""
         if self.feeding and self.intake.ingress.last < END:
             self.batches = self.intake.ingress.last + 1
         waiting = len(self.intake.waiting)

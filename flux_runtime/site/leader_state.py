@@ -148,7 +148,7 @@ class LeaderState:
         return result
 
     def tale(self, event: Step) -> str:
-        """What has happened lately, for people."""
+        """Events of late, for people."""
         lines = [
             f"{before} -> {', '.join(map(str, instructions))}"
             for before, instructions in self.story
@@ -458,7 +458,7 @@ class LeaderState:
     # ---- what it looks like
 
     def status(self, *, pid: int, rows: int, under_way: int) -> control.Status:
-        """What the job looks like now.
+        """The state of the job now.
 
         Args:
             pid: of this process.
@@ -487,7 +487,7 @@ class LeaderState:
         )
 
     def validate(self) -> None:
-        """What holds after every step.
+        """The invariants that hold after every step.
 
         Raises:
             AssertionError: it does not.

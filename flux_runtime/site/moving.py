@@ -34,7 +34,7 @@ def _classes(dataflow: Dataflow) -> Classes:
 
 
 def base_of(dataflow: Dataflow, state: Any) -> Base:
-    """What of an operator's state can be sent while the operator goes on.
+    """The part of an operator's state that can be sent while the operator goes on.
 
     Raises:
         Unpackable: it holds something that is not data.

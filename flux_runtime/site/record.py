@@ -90,7 +90,7 @@ def encoded(events: Sequence[Event]) -> bytes:
 
 
 def decoded(entry: bytes) -> list[Event]:
-    """What `encoded` wrote."""
+    """The value that `encoded` wrote."""
     events: list[Event] = json.loads(entry)
     return events
 

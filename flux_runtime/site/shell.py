@@ -372,7 +372,7 @@ class Shell:
     def _ahead(
         self, active: Node, standby: Node, link: Link, kind: Kind, messages: Iterable[Part]
     ) -> Iterator[tuple[Kind, list[Part]]]:
-        """What travels before a state, as long as somebody waits for it."""
+        """The messages that travel before a state, as long as somebody waits for it."""
         for message in messages:
             if self.host.where.get(standby) is None:
                 link.sent.pop(standby, None)

@@ -295,7 +295,7 @@ class SiteState:
                 self._emit(Tell(self.leader, control.LinkLost(number, control.reason(why))))
 
     def validate(self) -> None:
-        """What holds after every step.
+        """The invariants that hold after every step.
 
         Raises:
             AssertionError: it does not.

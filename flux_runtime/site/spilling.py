@@ -37,7 +37,7 @@ def pack_run(value: Any) -> bytes:
 
 
 def unpack_run(data: bytes) -> Any:
-    """What `pack_run` was given."""
+    """The messages that `pack_run` was given."""
     return unpack(data, classes=RUNS)
 
 
@@ -324,7 +324,7 @@ class Spilling:
         self.host.ready[node] = None
 
     def report(self) -> SpillReport:
-        """What the site's report says of its disk."""
+        """The part of the site's report on its disk."""
         storage = self.storage
         return SpillReport(
             memory_limit_bytes=self.memory,

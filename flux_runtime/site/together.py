@@ -52,7 +52,7 @@ class Part:
         return self.shared.run([(self.number, batch)])[0]
 
     def get_state(self) -> Any:
-        """What is held of this partition."""
+        """The state that is held of this partition."""
         return self.shared.operator.get_state(self.number)
 
     def install_state(self, state: Any) -> None:

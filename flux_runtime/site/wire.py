@@ -48,7 +48,7 @@ class Kind(IntEnum):
     STATE = 5
     """A piece of a segment's state on its way to a standby."""
     CONTROL = 6
-    """What sites, controllers and clients tell each other (`control_messages`)."""
+    """Messages between sites, controllers and clients (`control_messages`)."""
     OFFER = 7
     """A client's batch for the ingress."""
     RESULTS = 8

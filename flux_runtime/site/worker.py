@@ -293,7 +293,7 @@ class Worker(Shell):
                 self._carry_out_at_host(instruction)
 
     def _carry_out_at_host(self, instruction: Step) -> None:
-        """What concerns the machines of this site."""
+        """Handles events that concern the machines of this site."""
         host = self.host
         match instruction:
             case steps.LeaveLeader():
@@ -415,7 +415,7 @@ class Worker(Shell):
         self.step(steps.LeaderSaid(connection, message))
 
     def _obey(self, message: Message) -> None:
-        """What the leader wants of this site alone."""
+        """Handles what the leader wants of this site alone."""
         leader = self.links[LEADER]
         match message:
             case control.Trim(below):

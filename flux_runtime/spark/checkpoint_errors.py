@@ -42,7 +42,7 @@ def explained(error: BaseException | None, checkpoint: str) -> BaseException | N
 
 
 def _traces(error: BaseException) -> Iterator[str]:
-    """What an error that came from Java says, and the stack traces of it and its causes."""
+    """The text of an error that came from Java, and the stack traces of it and its causes."""
     yield str(error)
     thrown: Any = error
     for _ in range(_DEPTH_MAX):

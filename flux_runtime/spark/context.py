@@ -79,7 +79,7 @@ class Running(Protocol):
 
     @property
     def error(self) -> BaseException | None:
-        """What made it fail."""
+        """The error that made it fail."""
 
     @property
     def rows(self) -> int:

@@ -23,7 +23,7 @@ Fingerprint = Mapping[str, Mapping[str, Any]]
 
 
 def fingerprint(job: Job) -> Fingerprint:
-    """What the state of a job depends on, once its channels are assigned."""
+    """Everything that the state of a job depends on, once its channels are assigned."""
     result: dict[str, dict[str, Any]] = {}
     for source in job.sources.values():
         mark = source.punctuation
@@ -79,7 +79,7 @@ def functions_of(unit: Unit) -> Iterator[Callable[..., Any]]:
 def _if_any(
     deltas: Mapping[str, tuple[str, Any]], times: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[Any]:
-    """What the state of a step depends on that keeps less than its records."""
+    """Everything that the state of a step depends on that keeps less than its records."""
     if deltas:
         yield {name: text for name, (text, _) in deltas.items()}
     if times:

@@ -188,7 +188,7 @@ def _passes_all(function: Callable[..., Any]) -> bool:
 
 
 def _returned(function: Callable[..., Any]) -> ast.expr | None:
-    """What a function of one statement returns."""
+    """The expression that a function of one statement returns."""
     tree = _tree(function)
     if tree is None:
         return None

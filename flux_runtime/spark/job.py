@@ -96,7 +96,7 @@ class Job:
     loops: dict[str, Loop] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    """What is wrong with the options, for `check`."""
+    """Mistakes in the options, for `check`."""
     own_paths: dict[str, str | None] = field(default_factory=dict)
     """Source -> its own path, also where it is read elsewhere."""
 
@@ -493,7 +493,7 @@ class Job:
         transaction: bool,
         value: Avro | None,
     ) -> CommitSink:
-        """What takes the rows of a sink."""
+        """The writer of the rows of a sink."""
         if location is not None and format in FILE_FORMATS:
             return Folders(location, format, options)
         if format == "delta":
@@ -507,7 +507,7 @@ class Job:
         return Appended(format=format, path=location, options=options)
 
     def _value(self, of: str, value: Any) -> Any:
-        """What values are, with a value in place of each reference to a secret."""
+        """The values, with a value in place of each reference to a secret."""
         if not isinstance(value, Avro) or value.registry is None:
             return value
         return replace(value, registry=self._options(of, {"registry": value.registry})["registry"])

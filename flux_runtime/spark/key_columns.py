@@ -221,7 +221,7 @@ def _epoch() -> Column:
 
 
 def number_of(chunk: int) -> str:
-    """What stands in the column `__chunk`.
+    """The value of the column `__chunk`.
 
     >>> number_of(7), number_of(-1)
     ('7', '-1')

@@ -339,7 +339,7 @@ def _read_fingerprint(state: Storage, known: bytes) -> Any:
 
 
 def _changes(job: Job, settings: Settings, state: Storage) -> list[Change]:
-    """What is another one than at the last start, and whether the job goes on after it."""
+    """Differences from the last start, and whether the job goes on after them."""
     known = state.read(FINGERPRINT)
     if known is None:
         return []

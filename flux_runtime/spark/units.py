@@ -126,7 +126,7 @@ class SealUnit(Unit):
         }
 
     def key_of(self, origin: str) -> tuple[str, ...]:
-        """What the key's attributes are called in an origin."""
+        """Names that the key's attributes have in an origin."""
         return self.renamed.get(origin, self.key)
 
 
@@ -139,7 +139,7 @@ class NativeUnit(Unit):
     ordered: bool
     watermark: tuple[str, str] | None
     stateless: bool = False
-    """What it puts out for a record depends on no other record."""
+    """True where the output for a record depends on no other record."""
 
     def inputs(self) -> Iterator[tuple[str, Feed]]:
         """(input interface, feed), all of them."""
@@ -164,7 +164,7 @@ class StatefulUnit(Unit):
     """The component on what is kept, where that is not records."""
 
     def kept(self, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-        """What is kept of the records of each interface."""
+        """The columns that are kept of the records of each interface."""
         return {
             name: self.summaries[name][0](**{name: frame}) if name in self.summaries else frame
             for name, frame in frames.items()
@@ -232,7 +232,7 @@ class FluxUnit(Unit):
         return result
 
     def components(self, session: SparkSession) -> Components:
-        """What the sites are told."""
+        """The description that the sites get."""
         outputs = [
             step.component(
                 inputs, output, reads=() if number else [*self.reads], partitions=self.partitions

@@ -331,7 +331,7 @@ def converters(columns: st.StructType) -> dict[str, Callable[[Any], Any]]:
 
 
 def converter(of: st.DataType) -> Callable[[Any], Any]:
-    """What makes a value of a record one of a column, and raises ValueError where it cannot be."""
+    """The conversion of a value of a record to one of a column; ValueError where there is none."""
     match of:
         case st.ArrayType():
             item = converter(of.elementType)

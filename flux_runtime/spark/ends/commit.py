@@ -76,7 +76,7 @@ class Folders:
         return self.format == "parquet" and not self.options and rows.writable
 
     def check(self, name: str) -> CommitRecord:
-        """What a commit says of itself, compared with what it holds.
+        """The comparison of what a commit says of itself with what it holds.
 
         Raises:
             DamagedError: a file is missing, was added or changed; or it says nothing.

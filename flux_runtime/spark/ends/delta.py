@@ -67,7 +67,7 @@ class DeltaSink:
 
     @property
     def place(self) -> str:
-        """What messages call it."""
+        """The name that messages have for it."""
         return f"Delta table {self.location}"
 
     # ---- taking over

@@ -114,7 +114,7 @@ class DriverRows:
         return {type(of) for of in _parts(self.schema) if isinstance(of, _STAMPS)}
 
     def _setting(self, name: str) -> str:
-        """What the session says of Parquet."""
+        """The session's settings for Parquet."""
         return str(self.session.conf.get(f"spark.sql.parquet.{name}"))
 
 

@@ -132,7 +132,7 @@ class KafkaSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What it is called."""
+        """The name of the format."""
         return FORMAT
 
     def schema(self) -> str:
@@ -333,7 +333,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._newest
 
     def partitions(self, start: Any, end: Any) -> Sequence[Slice]:
-        """What is read between two offsets, one slice for each partition of a topic."""
+        """Slices to read between two offsets, one for each partition of a topic."""
         low, others = self._watermarks(0), self._others(start)
         start, end = _positions(start), _positions(end)
         slices = []
@@ -561,7 +561,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _given(self, given: Offsets, topic: str, partition: str, low: int, high: int) -> int:
-        """What `startingOffsets` says of a partition; -2 is the earliest, -1 the latest."""
+        """The offset in `startingOffsets` of a partition; -2 is the earliest, -1 the latest."""
         offset = given.get(topic, {}).get(partition, -1)
         return {-2: low, -1: high}.get(offset, offset)
 

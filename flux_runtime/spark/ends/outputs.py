@@ -56,7 +56,7 @@ class Seals:
     """The punctuations that leave with a release (SE-3)."""
 
     columns: tuple[str, ...]
-    """What the output calls the key's attributes."""
+    """Names that the output has for the key's attributes."""
     keys: tuple[KeyText, ...]
 
 
@@ -82,7 +82,7 @@ class Output:
         yield from (sink.target for sink, _ in self.sinks)
 
     def metrics(self) -> Mapping[str, Any]:
-        """What the sinks have taken, for the metrics of the unit."""
+        """Counts of what the sinks have taken, for the metrics of the unit."""
         appended = [sink.name for sink, _ in self.sinks if not sink.target.exact]
         repeatable = {"rows_may_repeat": sum(self.rows[n] for n in appended)} if appended else {}
         return {"sink_rows": dict(self.rows), **repeatable} if self.sinks else {}

@@ -37,7 +37,7 @@ TOGETHER: Final = 16
 
 @dataclass(slots=True)
 class _Reader:
-    """What a query has read of channels."""
+    """The parts of channels that a query has read."""
 
     channels: set[str] = field(default_factory=set)
     """Units whose channels it reads."""

@@ -140,7 +140,7 @@ class Called:
 
 
 def _by_row(writer: Any, number: int) -> Callable[[Iterable[Row]], None]:
-    """What hands the rows of a partition to a writer of Spark's `foreach`."""
+    """The function that hands the rows of a partition to a writer of Spark's `foreach`."""
     process = getattr(writer, "process", writer)
 
     def partition(rows: Iterable[Row]) -> None:
@@ -203,7 +203,7 @@ class Claim:
         return self.ownership.driver.epoch
 
     def writer(self, unit: str) -> str:
-        """What tells this unit's commits from those of others, in a place that several share."""
+        """The mark of this unit's commits among those of others, in a place that several share."""
         return f"blazes/{self.ownership.job}/{self.sink}/{unit}"
 
     def begins(self, note: Note | None, unit: str) -> bool:
@@ -344,7 +344,7 @@ def package(module: str, extra: str, *, sink: str) -> ModuleType:
 
 
 def covers_digest(covers: Any) -> str:
-    """What tells whether two commits cover the same; empty where nobody said."""
+    """The mark by which two commits are known to cover the same; empty where nobody said."""
     if covers is None:
         return ""
     return hashlib.sha256(json.dumps(covers, sort_keys=True).encode()).hexdigest()

@@ -68,7 +68,7 @@ class Source:
     """The column that names a record's producer; None: the source is one producer."""
     punctuation: Punctuation | None = None
     value: str | Avro | None = None
-    """What the values of messages are, `json` or Avro; None: the columns are Kafka's own."""
+    """The format of the values of messages, `json` or Avro; None: the columns are Kafka's own."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Column -> the part of a message that it is, where it is not in the value: see `PARTS`, and
     `headers.NAME`."""

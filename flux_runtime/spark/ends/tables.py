@@ -87,7 +87,7 @@ class Table:
 
     @property
     def place(self) -> str:
-        """What messages call it."""
+        """The name that messages have for it."""
         return f"table {self.target}"
 
     # ---- taking over

@@ -87,7 +87,7 @@ class Topic:
 
     @property
     def place(self) -> str:
-        """What messages call it."""
+        """The name that messages have for it."""
         return f"topic {self.target}"
 
     # ---- taking over

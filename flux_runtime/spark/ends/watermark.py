@@ -70,7 +70,7 @@ def marked(rows: DataFrame, number: int, watermark: tuple[str, str]) -> DataFram
 
 
 def dropped(unit: NativeUnit, execution: Any, session: SparkSession) -> Dropped:
-    """What a micro-batch lost, once it has been computed.
+    """The records that a micro-batch lost, once it has been computed.
 
     Args:
         unit: whose frames with a watermark were `marked` by the place of the feed in `inputs`.
@@ -135,7 +135,7 @@ def _records(
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """What an operator is handed, and the column that it compares with the watermark."""
+    """The input of an operator, and the column that it compares with the watermark."""
 
     plan: Any
     name: str

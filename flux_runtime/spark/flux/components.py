@@ -51,7 +51,7 @@ class Processor:
     def plan(
         self, make: str, inputs: StructType, output: StructType, parse: Callable[[str], StructType]
     ) -> ProcessorPlan:
-        """What the sites are told; `init` is called to learn the schemas of the state.
+        """The description that the sites get; `init` is called to learn the schemas of the state.
 
         Raises:
             ValueError: `init` raises, or asks for what sites do not have.
@@ -147,7 +147,7 @@ class Step:
         return tuple(inspect.signature(self.fn).parameters)
 
     def frame(self, session: SparkSession, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """What Spark would compute of these frames; of an operator, a frame without rows."""
+        """The result of these frames as Spark computes it; of an operator, a frame without rows."""
         if self.schema is not None:
             return empty(session, parse_schema(self.schema))
         result: DataFrame = self.fn(**frames)
@@ -161,7 +161,7 @@ class Step:
         reads: Sequence[str],
         partitions: int,
     ) -> Component:
-        """What the sites are told.
+        """The description that the sites get.
 
         Args:
             inputs: interface -> columns of its records.

@@ -227,7 +227,7 @@ class ChannelEgress:
         return self._batches
 
     def commit(self, offset: int) -> None:
-        """What is below the offset will not be read again; what every reader has passed goes."""
+        """Notes that nothing below the offset is read again; what every reader has passed goes."""
         self._scope.passed(self._name, offset // CLAIMS_MAX)
         below = min(self._scope.consumers().values())
         old: list[Batch] = []

@@ -102,7 +102,7 @@ def spill_to(memory_bytes: int | None) -> SpillTo | None:
 
 
 def executor_identity(parent: int) -> str | None:
-    """What names this worker's executor on its machine: the process of Java that it belongs to.
+    """The name of this worker's executor on its machine: the process of Java that it belongs to.
 
     Args:
         parent: the worker's parent process: the daemon that forks Spark's workers and leads their
@@ -166,7 +166,7 @@ def own_address(zookeeper: str) -> str:
 
 
 def examine(task: SiteTask, numbers: Iterator[int]) -> Iterator[str]:
-    """What keeps a site from running in this executor; nothing if all is well."""
+    """The reason why a site cannot run in this executor; empty if all is well."""
     list(numbers)
     where = socket.gethostname()
     for module in NEEDED:

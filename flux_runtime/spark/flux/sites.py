@@ -210,7 +210,7 @@ class Sites:
         return self._ran
 
     def why_a_site_ended(self) -> str:
-        """What the first site to end said, if it has said it yet or does so soon."""
+        """The last word of the first site to end, if it comes soon."""
         with contextlib.suppress(Empty):
             return self._whys.get(timeout=WHY_S)
         return ""
@@ -335,7 +335,7 @@ class Sites:
 
 
 def too_few(stage: str, slots: int, sites: int) -> str:
-    """What to do where the sites would leave no slot to the rest of the job."""
+    """Advice where the sites would leave no slot to the rest of the job."""
     return (
         f"{stage}: each of the job's {sites} sites takes a task slot for as long as the job runs, "
         f"and there are {slots} in all after {ROOM_S:g} s: give the application at least "
@@ -360,7 +360,7 @@ def executor_count(spark: SparkContext) -> int:
 
 
 def brief(error: BaseException) -> str:
-    """What a Spark job failed of, in a line: the last error in Python, else Spark's own."""
+    """The error that a Spark job failed of, in a line: the last one in Python, else Spark's own."""
     lines = [line.strip(" :\t") for line in str(error).splitlines()]
     python = [line for line in lines if PYTHON_ERROR.match(line)]
     if python:

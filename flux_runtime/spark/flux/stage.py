@@ -207,7 +207,7 @@ class Hosting:
         self._error = self._error or error
 
     def _of_loss(self, loss: DataLost) -> str:
-        """What the loss of a partition means to whoever runs the job, and what to do."""
+        """The meaning of a lost partition to whoever runs the job, and what to do."""
         reason = self._sites.why_a_site_ended() if self._sites is not None else ""
         stages = [stage.name for stage in self.components.stages]
         of = f"{stages[loss.stage]}" if loss.stage < len(stages) else "the results"
@@ -330,7 +330,7 @@ class Hosting:
                 self._settled = self._places
 
     def _begin_again(self, loss: DataLost) -> None:
-        """What the sites held is gone, what they were given is recorded: others take it up."""
+        """Replaces sites that have ended: what they held is gone, their input is recorded."""
         assert self._sites is not None
         why = self._sites.why_a_site_ended()
         self._sites.stop()

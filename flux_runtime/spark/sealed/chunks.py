@@ -289,7 +289,7 @@ class Buffer:
 
 
 def census_of(counted: pa.Table, key_length: int, form: str, files: manifest.Files) -> Census:
-    """What a counted table says: key columns, producer, count, digest if there is one.
+    """Rows of a counted table: key columns, producer, count, digest if there is one.
 
     Python sees every key and every producer once; the rest is done in columns.
     """

@@ -19,7 +19,7 @@ from flux_runtime.spark.query import Query
 
 
 def coverage(query: Query, batch: int) -> Coverage:
-    """What the running micro-batch of a query covers; the query is inside its `on_batch`."""
+    """The input that the running micro-batch of a query covers; it is inside its `on_batch`."""
     checkpoint = local_path(query.checkpoint)
     end = _offsets(checkpoint, batch)
     _flush(checkpoint, batch, end)

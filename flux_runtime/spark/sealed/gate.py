@@ -130,7 +130,7 @@ class Gate:
             raise
 
     def _set_up(self, origins: Mapping[str, Origin]) -> None:
-        """What needs the ledger, which is closed where that fails."""
+        """A block that needs the ledger, which is closed where the block fails."""
         context = self.context
         self._check_results()
         self._compare_checkpoints()
@@ -607,7 +607,7 @@ class Gate:
             )
 
     def _let_go(self, keys: Iterable[KeyText]) -> None:
-        """What was registered for released partitions may leave ZooKeeper."""
+        """Lets registrations for released partitions leave ZooKeeper."""
         if self.context.sweep is not None:
             released = list(keys)
             for name, order in self._registered.items():

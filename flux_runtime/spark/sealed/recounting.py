@@ -89,7 +89,7 @@ def recount(
 
 
 def nothing(digested: bool) -> Count:
-    """What there is of a producer who sent no records."""
+    """The count of a producer who sent no records."""
     return Count(0, 0, "0" if digested else None)
 
 

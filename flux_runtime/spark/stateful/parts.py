@@ -232,5 +232,5 @@ def covered(manifest: Manifest, folder: str) -> Manifest:
 
 
 def by_name(parts: Mapping[str, tuple[Part, ...]], name: str, *new: Part) -> dict[str, Any]:
-    """What is kept, with new parts of something."""
+    """The catalogue with new parts of something."""
     return {**parts, name: (*parts.get(name, ()), *new)}

@@ -139,7 +139,7 @@ class Records:
         return Manifest(rows_in, files, {"batch": batch})
 
     def arrived(self, begun: Begun) -> dict[str, Arrived]:
-        """What the chunk holds of each interface that it has rows of."""
+        """The contents of the chunk, for each interface that it has rows of."""
         chunk = _chunk(begun.batch)
         check(self._storage, chunk, begun.chunk.files, remedy=self._catalogue.remedy)
         below = {name: f"{INPUT}={number}" for number, name in enumerate(self._schemas)}
@@ -152,7 +152,7 @@ class Records:
     # ---- rows, as Spark sees them
 
     def rows(self, arrived: Arrived) -> DataFrame:
-        """What a micro-batch brought; records have their batch in `__batch`."""
+        """The records of a micro-batch, which have their batch in `__batch`."""
         return self._in_chunks(arrived.interface, arrived.folder)
 
     def all_rows(self, name: str) -> DataFrame | None:
@@ -164,7 +164,7 @@ class Records:
     def look_up(
         self, name: str, columns: Columns, wanted: Hashes, place: str
     ) -> tuple[DataFrame | None, Mapping[Columns, Hashes]]:
-        """What was kept of an interface with some hashes.
+        """The records kept of an interface with some hashes.
 
         Args:
             name: of the interface.
@@ -220,7 +220,7 @@ class Records:
     # ---- what is kept
 
     def keep(self, arrived: Mapping[str, Arrived], begun: Begun) -> Mapping[str, tuple[Part, ...]]:
-        """What there is to keep after a micro-batch: on the disk, not in the catalogue yet."""
+        """The records to keep after a micro-batch: on the disk, not in the catalogue yet."""
         parts: Mapping[str, tuple[Part, ...]] = self._catalogue.now.parts
         for name in self._reach.interfaces:
             rows = arrived.get(name)
@@ -271,7 +271,7 @@ class Records:
             yield table.drop_columns([own]).append_column(HASH, table.column(own))
 
     def _joint(self, name: str, columns: Columns, combine: Combine) -> runs.Combine:
-        """What combines tables of partial aggregates, in Spark."""
+        """The function that combines tables of partial aggregates, in Spark."""
         schema, target = self._schemas[name], f"{STAGED}/combined"
 
         def combined(table: Any) -> Any:
@@ -307,7 +307,7 @@ def _chunk(batch: int) -> str:
 
 
 def _by(name: str, columns: Columns) -> str:
-    """What rows of an interface are called that are looked up by some columns."""
+    """The name of rows of an interface that are looked up by some columns."""
     return json.dumps([name, *columns])
 
 

@@ -136,7 +136,7 @@ def _probes(
 
 
 def look_ups(plan: Node, drivers: Iterable[str], *, adding: bool = False) -> tuple[LookUp, ...]:
-    """What has to be looked up of the other inputs, one after the other; see `probes`.
+    """The look-ups in the other inputs, one after the other; see `probes`.
 
     A look-up may ask for what an earlier one has found.
     """
