@@ -116,8 +116,7 @@ def test_a_site_killed_by_the_command_changes_no_record(tmp_path: Path) -> None:
     done = subprocess.run(check, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stdout
     kinds = [event["kind"] for event in events(latest)]
-    assert kinds.count("site_failed") == 1
-    assert "disturbed" in kinds
+    assert {"site_failed", "disturbed"} <= {*kinds}
 
 
 @pytest.mark.spark

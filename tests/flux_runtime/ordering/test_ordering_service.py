@@ -237,7 +237,7 @@ def test_or4_a_batch_that_cannot_be_read_is_waited_for_and_named(
         consumer.end.read(0, content_s=0.2)
     at = 0
     for n in range(3):
-        at, found = consumer.end.read(at, timeout_s=10.0, max_bytes=1)
+        at, found = consumer.end.read(at, timeout_s=60.0, max_bytes=1)
         assert [rows.column("n").to_pylist() for _, rows in found] == [[n]]
     misses = contents.misses
     patient = reading.submit(consumer.end.read, at, timeout_s=0.2, max_bytes=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -118,6 +119,24 @@ class Project:
         runs = sorted((self.path / "runs").glob("2*/summary.json"), key=lambda f: f.stat().st_mtime)
         summary: dict[str, Any] = json.loads(runs[-1].read_text())
         return summary
+
+
+def copy_state(state: Path, copy: Path) -> None:
+    """Copies the state of an idle job, once nothing of it changes any more."""
+
+    def files() -> dict[Path, tuple[int, int]]:
+        stats = {file: file.stat() for file in state.rglob("*")}
+        return {file: (stat.st_mtime_ns, stat.st_size) for file, stat in stats.items()}
+
+    deadline = time.monotonic() + 400
+    while time.monotonic() < deadline:
+        shutil.rmtree(copy, ignore_errors=True)
+        with contextlib.suppress(OSError):  # a file that has gone since
+            before = files()
+            shutil.copytree(state, copy)
+            if files() == before:
+                return
+    raise AssertionError("the state is never still")
 
 
 def go_on(process: subprocess.Popen[str]) -> tuple[int, str]:

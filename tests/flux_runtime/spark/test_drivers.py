@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ends_job import Project, go_on, until
+from ends_job import Project, copy_state, go_on, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -90,7 +90,7 @@ def test_a_copied_state_and_an_ensemble(
     assert STOPS.search(err), err
     assert project.results == {1: 30}
 
-    shutil.copytree(project.path / "copy", project.path / "third")
+    copy_state(project.path / "copy", project.path / "third")
     project.partition(2, 7)
     until(lambda: project.results == {1: 30, 2: 7}, idle)
     _, err = idle_stopped_by(project, idle, "third", ensemble)

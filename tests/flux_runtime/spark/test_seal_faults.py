@@ -33,7 +33,7 @@ def test_twenty_faults_and_every_record_is_accounted_for() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("plant", "found"),
     [

@@ -233,7 +233,7 @@ def test_an_older_driver_that_stands_still_in_its_transaction_is_ended_or_named(
 ) -> None:
     """PostgreSQL ends its transaction; where that is switched off, the newer driver says so."""
     monkeypatch.setattr(tables, "OPEN_S", 2)
-    monkeypatch.setattr(tables, "TAKE_OVER_S", 20 if ends else 4)
+    monkeypatch.setattr(tables, "TAKE_OVER_S", 120 if ends else 4)
     with postgres() as server:
         if server is None:
             pytest.skip("PostgreSQL, or its JDBC driver, is not installed")
