@@ -62,9 +62,10 @@ details { margin: .4rem 0 } summary { cursor: pointer } summary h2 { display: in
   transform: translateY(.7em); white-space: nowrap }
 .under { text-align: center; padding: 0 .4rem; grid-area: 2/1 }
 @media (max-width: 40rem) { main { margin: 1rem auto } dd { margin-left: .5rem }
-  td code { overflow-wrap: anywhere } td:first-child { min-width: 6rem }
+  td code, td:last-child { overflow-wrap: anywhere } td:first-child { min-width: 6rem }
   th, td { padding-right: .6rem } th { white-space: normal }
-  h2 .at { display: block; margin-left: 0 } .spare { display: none } }
+  h2 .at { display: block; margin-left: 0 } .spare { display: none } .tall { max-height: none } }
+@media print { .scroll { max-height: none } }
 """
 
 

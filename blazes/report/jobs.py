@@ -101,19 +101,22 @@ def document(jobs: Sequence[Job], folder: Path, others: int) -> b.Document:
         others: files that speak of streams and start nothing by themselves.
     """
     counts = Counter(WHAT[j.label] if j.plan else "not known" for j in jobs)
-    summary = "; ".join(f"{count} {text}" for text, count in counts.items())
+    summary = "; ".join(f"{text}: {count}" for text, count in counts.items())
+    lead = f"{summary[0].upper()}{summary[1:]}." if summary else ""
     blocks: list[b.Block] = [
         b.Table(("Job", "On replay", "Why and what repairs it"), tuple(_rows(jobs, folder)))
     ]
     if others:
         blocks.append(
             b.paragraph(
-                f"{others} further files speak of streams and start no query by themselves.",
+                "1 further file speaks of streams and starts no query by itself."
+                if others == 1
+                else f"{others} further files speak of streams and start no query by themselves.",
                 form="aside",
             )
         )
     title = f"{len(jobs)} streaming job{'s' * (len(jobs) != 1)}"
-    return b.Document(title, tuple(blocks), b.code(folder), f"{summary}." if summary else "")
+    return b.Document(title, tuple(blocks), b.code(folder), lead)
 
 
 def _rows(jobs: Iterable[Job], folder: Path) -> Iterator[tuple[b.Words, ...]]:

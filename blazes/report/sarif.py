@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -124,6 +125,6 @@ def _locations(position: Position | None) -> list[dict[str, Any]]:
 def location(position: Position) -> dict[str, Any]:
     """A place as a location of the log."""
     path = Path(position.file)
-    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    uri = path.as_uri() if path.is_absolute() else quote(os.fsencode(path.as_posix()))
     region = {"startLine": position.line, "startColumn": position.column}
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}

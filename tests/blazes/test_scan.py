@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 import pytest
 
@@ -123,6 +126,24 @@ def test_a_job_that_was_read_in_part_says_so_and_is_not_the_same(
     assert main(["scan", str(tmp_path), "--format", "sarif"]) == 0
     (result,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
     assert (result["ruleId"], result["level"]) == ("BLZ081", "note")
+
+
+def test_whatever_a_file_is_called_its_place_is_a_uri(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = CORPUS / "scripts" / "dedup_events.py"
+    names = [b"\xff.py", b"a b/n\n#%41?.py", b"c:d.py"]
+    for name in names:
+        file = tmp_path / os.fsdecode(name)
+        file.parent.mkdir(exist_ok=True)
+        shutil.copy(script, file)
+    assert main(["scan", str(tmp_path), "--format", "sarif"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    uris = [
+        r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in run["results"]
+    ]
+    assert sorted(map(unquote_to_bytes, uris)) == sorted(names)
+    assert all(re.fullmatch(r"[\w%/.-]+", uri, re.ASCII) for uri in uris)
 
 
 def test_a_page_names_every_job(repository: Path, tmp_path: Path) -> None:
