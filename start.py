@@ -117,9 +117,10 @@ def test(*, everything: bool) -> int:
         in_order = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]  # many only wait
         checks.append([PYTHON, "-m", "tests.spark_classes"])
         checks.append([*pytest, *in_order, *marked])
-    for check in checks:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    for check in checks:  # each process would make the bytecode of the package and tests anew
         print("$", *(str(part).replace(str(ROOT) + os.sep, "") for part in check), flush=True)
-        status = subprocess.run(check, cwd=ROOT).returncode
+        status = subprocess.run(check, cwd=ROOT, env=environment).returncode
         if status:
             return status
     return 0

@@ -131,12 +131,11 @@ def test_a_job_that_was_read_in_part_says_so_and_is_not_the_same(
 def test_whatever_a_file_is_called_its_place_is_a_uri(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = CORPUS / "scripts" / "dedup_events.py"
-    names = [b"\xff.py", b"a b/n\n#%41?.py", b"c:d.py"]
+    names = [b"\xff.yaml", b"a b/n\n#%41?.yaml", b"c:d.yaml"]
     for name in names:
         file = tmp_path / os.fsdecode(name)
         file.parent.mkdir(exist_ok=True)
-        shutil.copy(script, file)
+        file.write_text(FLOW.replace("label: CR", 'label: "OW[k]"'))
     assert main(["scan", str(tmp_path), "--format", "sarif"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["runs"]
     uris = [

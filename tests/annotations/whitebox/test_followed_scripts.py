@@ -68,7 +68,7 @@ open("udt", "w")
 class Evil(UserDefinedType): ...
 """
 FOLLOW: Final = """\
-import sys
+import os, sys
 from annotations.whitebox.connect import permitted
 if sys.argv[1] == "no wall":
     permitted.wall = lambda path: None
@@ -76,17 +76,27 @@ from annotations.whitebox.connect.reading import Reading
 from annotations.whitebox.connect.functions import functions
 from annotations.whitebox.connect.pipelines import pipeline
 from annotations.whitebox.connect.scripts import script
-if sys.argv[2] == "script":
-    answer = script(Reading({}), {"path": "attacks.py", "follow": True})
-    assert len(answer["queries"]) == 1, answer
-elif sys.argv[2] == "function":
-    asked = {"module": "attacks", "function": "rows", "inputs": {"given": {"columns": None}}}
-    request = {"folder": ".", "follow": True, "functions": [asked]}
-    (answer,) = functions(Reading({}), request)["functions"]
-    assert "error" in answer, answer
-else:
-    answer = pipeline(Reading({}), {"path": "spark-pipeline.yml", "follow": True})
-    assert list(answer["datasets"]) == ["rows"], answer
+
+def follow(kind):
+    if kind == "script":
+        answer = script(Reading({}), {"path": "attacks.py", "follow": True})
+        assert len(answer["queries"]) == 1, answer
+    elif kind == "function":
+        asked = {"module": "attacks", "function": "rows", "inputs": {"given": {"columns": None}}}
+        request = {"folder": ".", "follow": True, "functions": [asked]}
+        (answer,) = functions(Reading({}), request)["functions"]
+        assert "error" in answer, answer
+    else:
+        answer = pipeline(Reading({}), {"path": "spark-pipeline.yml", "follow": True})
+        assert list(answer["datasets"]) == ["rows"], answer
+
+for kind in sys.argv[2:]:
+    if os.fork() == 0:
+        os.chdir(kind)
+        sys.path.insert(0, os.getcwd())
+        follow(kind)
+        os._exit(0)
+    assert os.wait()[1] == 0, kind
 """
 PIPELINE: Final = """\
 name: attacks
@@ -111,17 +121,17 @@ spark.readStream.text("in").writeStream.format("console").start()
 KINDS: Final = {"script": QUERY, "pipeline": DATASET, "function": FUNCTION}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def attacked(folder: Path) -> Path:
     """A folder with the attacks, and modules of the user beside them."""
-    tmp_path.joinpath("evil.py").write_text(EVIL)
-    tmp_path.joinpath("beside.py").write_text('open("beside", "w")\n')
-    tmp_path.joinpath("attacks.py").write_text(ATTACKS)
-    return tmp_path
+    folder.mkdir()
+    folder.joinpath("evil.py").write_text(EVIL)
+    folder.joinpath("beside.py").write_text('open("beside", "w")\n')
+    folder.joinpath("attacks.py").write_text(ATTACKS)
+    return folder
 
 
 def marks(folder: Path) -> set[str]:
-    return {file.name for file in folder.iterdir()} & MARKS
+    return {file.name for file in folder.rglob("*")} & MARKS
 
 
 def run(folder: Path, *command: str) -> None:
@@ -136,20 +146,19 @@ def run(folder: Path, *command: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_attack_is_one(folder: Path) -> None:
+def test_every_attack_is_one(tmp_path: Path) -> None:
+    folder = attacked(tmp_path / "script")
     run(folder, "attacks.py")
     assert marks(folder) == MARKS
 
 
-@pytest.mark.parametrize(("kind", "text"), KINDS.items())
 @pytest.mark.parametrize("wall", ["wall", "no wall"])
-def test_no_attack_gets_through_without_a_sandbox(
-    wall: str, kind: str, text: str, folder: Path
-) -> None:
-    folder.joinpath("attacks.py").write_text(ATTACKS + text)
-    folder.joinpath("spark-pipeline.yml").write_text(PIPELINE)
-    run(folder, "-c", FOLLOW, wall, kind)
-    assert marks(folder) == set()
+def test_no_attack_gets_through_without_a_sandbox(wall: str, tmp_path: Path) -> None:
+    for kind, text in KINDS.items():
+        attacked(tmp_path / kind).joinpath("attacks.py").write_text(ATTACKS + text)
+    tmp_path.joinpath("pipeline", "spark-pipeline.yml").write_text(PIPELINE)
+    run(tmp_path, "-c", FOLLOW, wall, *KINDS)
+    assert marks(tmp_path) == set()
 
 
 PIPELINES: Final = (
@@ -656,23 +665,21 @@ def test_the_verdict_lists_what_is_taken_for_granted_of_a_source(tmp_path: Path)
         assert all(text in each.text for each in found), source
 
 
-@pytest.mark.parametrize(
-    ("path", "known"),
-    [
-        ("job.json", True),
-        ("../above.json", True),
-        ("jobs/../job.json", True),
-        ("../../outside.json", False),
-        ("link.json", False),
-        (".hidden.json", False),
-        ("large.json", False),
-        ("code.py", False),
-        ("/etc/hosts.txt", False),
-    ],
-)
-def test_a_configuration_file_is_read_inside_of_its_project_alone(
-    path: str, known: bool, tmp_path: Path
-) -> None:
+_CONFIGURATION: Final = {
+    "job.json": True,
+    "../above.json": True,
+    "jobs/../job.json": True,
+    "../../outside.json": False,
+    "link.json": False,
+    ".hidden.json": False,
+    "large.json": False,
+    "code.py": False,
+    "/etc/hosts.txt": False,
+}
+"""Path of a file of settings -> whether a script is followed with what stands in it."""
+
+
+def test_a_configuration_file_is_read_inside_of_its_project_alone(tmp_path: Path) -> None:
     folder = tmp_path / "project" / "jobs"
     folder.mkdir(parents=True)
     folder.parent.joinpath("pyproject.toml").touch()
@@ -681,10 +688,12 @@ def test_a_configuration_file_is_read_inside_of_its_project_alone(
         folder.joinpath(name).write_text(small)
     folder.joinpath("large.json").write_text(" " * 2**20 + small)
     folder.joinpath("link.json").symlink_to(tmp_path / "outside.json")
-    file = folder / "job.py"
-    file.write_text(
-        f'{_HEAD}df.writeStream.queryName(json.load(open({path!r}))["mode"])'
-        '.format("console").start()\n'
-    )
-    (graph,) = read_all([file], execute=Limits(60.0), follow=True)
-    assert ("df -> append" in _started(graph)) is known
+    files = [folder / f"job_{number}.py" for number in range(len(_CONFIGURATION))]
+    for file, path in zip(files, _CONFIGURATION, strict=True):
+        file.write_text(
+            f'{_HEAD}df.writeStream.queryName(json.load(open({path!r}))["mode"])'
+            '.format("console").start()\n'
+        )
+    graphs = read_all(files, execute=Limits(120.0), follow=True)
+    for graph, (path, known) in zip(graphs, _CONFIGURATION.items(), strict=True):
+        assert ("df -> append" in _started(graph)) is known, path
