@@ -81,6 +81,12 @@ def few_paths(count: int, seed: int) -> Iterator[Dataflow]:
             yield dataflow
 
 
+@pytest.mark.parametrize("rules", RULES)
+def test_the_ordered_paths_are_the_only_smallest_set_of_a_hundred(rules: str) -> None:
+    for dataflow in few_paths(100, seed=21):
+        assert_least(dataflow, rules)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES)
 def test_the_ordered_paths_are_the_only_smallest_set_of_hundreds(rules: str) -> None:
