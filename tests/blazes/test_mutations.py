@@ -19,15 +19,9 @@ def test_every_survivor_is_explained() -> None:
 
 def test_every_module_of_the_core_that_decides_something_can_be_mutated() -> None:
     """`rules` and `choice` are tables, and what only puts parts together."""
-    assert {mutation.module for mutation in mutations(10_000, seed=0)} >= set(CORE) - {
-        "rules",
-        "choice",
-    }
-
-
-def test_a_mutated_module_is_python_and_differs() -> None:
-    texts = {name: (ROOT / path).read_text(encoding="utf-8") for name, path in CORE.items()}
-    trees = {name: ast.dump(ast.parse(text)) for name, text in texts.items()}
-    for mutation in mutations(4, seed=1):
-        mutated = mutation.applied(texts[mutation.module])
-        assert ast.dump(ast.parse(mutated)) != trees[mutation.module], mutation.name
+    drawn = mutations(seed=1)
+    assert {mutation.module for mutation in drawn} >= set(CORE) - {"rules", "choice"}
+    for mutation in drawn[:4]:
+        text = (ROOT / CORE[mutation.module]).read_text(encoding="utf-8")
+        mutated = ast.parse(mutation.applied(text))
+        assert ast.dump(mutated) != ast.dump(ast.parse(text)), mutation.name
