@@ -1,14 +1,8 @@
-"""The decisions of a leader: events in, instructions out.
-
-python -m tests.flux_runtime.site.test_leader_state     writes the tables into the documentation
-"""
+"""The decisions of a leader: events in, instructions out."""
 
 from __future__ import annotations
 
-import inspect
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,14 +12,11 @@ from flux_runtime.site import control_messages as control
 from flux_runtime.site import leader_steps as steps
 from flux_runtime.site.collector import collected
 from flux_runtime.site.config import Balance
-from flux_runtime.site.leader import Leader
 from flux_runtime.site.leader_state import SNAPSHOT_EVENTS, LeaderState
 from flux_runtime.site.ledger import Ledger
-from flux_runtime.site.steps import Step, table
+from flux_runtime.site.steps import Step
 from flux_runtime.site.wire import Malformed
 
-PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "flux-on-spark.md"
-BEGIN, END = "<!-- the tables of the leader -->\n", "<!-- end of the tables -->"
 SITES = 4
 
 
@@ -282,27 +273,3 @@ def test_an_error_tells_what_has_happened_before() -> None:
     (note,) = error.value.__notes__
     assert "SiteRegistered" in note
     assert "Recorded(count=1) -> error" in note
-
-
-def test_a_leader_carries_out_what_the_table_names() -> None:
-    text = inspect.getsource(Leader) + inspect.getsource(LeaderState)
-    for kind in steps.EVENTS:
-        assert re.search(rf"case {kind.__name__}\(", text), kind
-        assert re.search(rf"steps\.{kind.__name__}\(", text), f"nobody hands in {kind}"
-    for kind in steps.INSTRUCTIONS:
-        assert re.search(rf"case steps\.{kind.__name__}\(", text), kind
-
-
-def written() -> str:
-    return BEGIN + "\n".join(table(steps.EVENTS, steps.INSTRUCTIONS)) + END
-
-
-def test_the_page_has_the_tables() -> None:
-    """Write them with `python -m tests.flux_runtime.site.test_leader_state`."""
-    assert written() in PAGE.read_text(encoding="utf-8")
-
-
-if __name__ == "__main__":
-    page = PAGE.read_text(encoding="utf-8")
-    between = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    PAGE.write_text(between.sub(lambda _: written(), page), encoding="utf-8")

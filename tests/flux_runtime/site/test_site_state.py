@@ -1,13 +1,7 @@
-"""What a site decides of leader, view and neighbours: events in, instructions out.
-
-python -m tests.flux_runtime.site.test_site_state     writes the tables into the documentation
-"""
+"""What a site decides of leader, view and neighbours: events in, instructions out."""
 
 from __future__ import annotations
 
-import inspect
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +14,9 @@ from flux_runtime.site import site_steps as steps
 from flux_runtime.site.collector import collected
 from flux_runtime.site.control_messages import SiteAddress
 from flux_runtime.site.site_state import SiteState
-from flux_runtime.site.steps import Step, table
+from flux_runtime.site.steps import Step
 from flux_runtime.site.wire import Malformed
-from flux_runtime.site.worker import Worker
 
-PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "flux-on-spark.md"
-BEGIN, END = "<!-- the tables of a site -->\n", "<!-- end of the tables -->"
 SITES = tuple(SiteAddress(number, f"{number}.1", "127.0.0.1", number) for number in range(4))
 SESSION_S = 2.0
 
@@ -172,27 +163,3 @@ def test_a_log_with_a_gap_or_of_another_dataflow_is_refused() -> None:
         with pytest.raises(Malformed):
             site.handle(steps.LeaderSaid("leader", control.Log(start, (change,))))
     assert site.state.position == 4
-
-
-def test_a_site_carries_out_what_the_table_names() -> None:
-    text = inspect.getsource(Worker) + inspect.getsource(SiteState)
-    for kind in steps.EVENTS:
-        assert re.search(rf"case {kind.__name__}\(", text), kind
-        assert re.search(rf"steps\.{kind.__name__}\(", text), f"nobody hands in {kind}"
-    for kind in steps.INSTRUCTIONS:
-        assert re.search(rf"case steps\.{kind.__name__}\(", text), kind
-
-
-def written() -> str:
-    return BEGIN + "\n".join(table(steps.EVENTS, steps.INSTRUCTIONS)) + END
-
-
-def test_the_page_has_the_tables() -> None:
-    """Write them with `python -m tests.flux_runtime.site.test_site_state`."""
-    assert written() in PAGE.read_text(encoding="utf-8")
-
-
-if __name__ == "__main__":
-    page = PAGE.read_text(encoding="utf-8")
-    between = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    PAGE.write_text(between.sub(lambda _: written(), page), encoding="utf-8")
