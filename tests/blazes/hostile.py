@@ -371,6 +371,12 @@ class Hostile:
         """The dataflow file."""
         return self.folder / "flow.yaml"
 
+    def limit(self, seconds: int) -> None:
+        """Limit what may be run, in its time and to 1 GiB of memory."""
+        (self.folder / "pyproject.toml").write_text(
+            f"[tool.blazes]\nexecute-seconds = {seconds}\nexecute-memory-mb = 1024\n"
+        )
+
     def write(self, name: str, *deeds: str, when: str = "import") -> Path:
         """Write a module; `when` the deeds are done: `import`, `call` or `exit`."""
         done = "\n".join(
@@ -449,8 +455,8 @@ else:
     mark({1!r})"""
 
 
-def hostile(folder: Path, *, seconds: int = 6, memory_mb: int = 1024) -> Hostile:
-    """The folder, without a module, and with limits for what may be run."""
+def hostile(folder: Path) -> Hostile:
+    """The folder, without a module, and with limits that only code reaches that does not end."""
     base = folder.resolve()
     server = socket.create_server(("127.0.0.1", 0))
     listening = socket.socket(socket.AF_UNIX)
@@ -479,9 +485,7 @@ def hostile(folder: Path, *, seconds: int = 6, memory_mb: int = 1024) -> Hostile
           scores: {from: Score.scores}
         """)
     )
-    (made.folder / "pyproject.toml").write_text(
-        f"[tool.blazes]\nexecute-seconds = {seconds}\nexecute-memory-mb = {memory_mb}\n"
-    )
+    made.limit(60)
     return made
 
 
