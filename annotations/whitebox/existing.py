@@ -39,6 +39,7 @@ from annotations.whitebox.pyspark_code import (
     read_scripts,
 )
 from annotations.whitebox.sandbox import Limits
+from annotations.whitebox.traits import overlap
 
 _T = TypeVar("_T")
 
@@ -396,7 +397,7 @@ def _query_nodes(
 
     def linked(leaf: ir.Source) -> ir.Source:
         stays = leaf.role is not ir.Role.TABLE or not leaf.files
-        if not stays and any(_overlap(leaf.files, path) for path in filter(None, grown)):
+        if not stays and any(overlap(leaf.files, path) for path in filter(None, grown)):
             return replace(leaf, role=ir.Role.MUTABLE, files="")
         return replace(leaf, name=tables.get(leaf.name.lower(), leaf.name))
 
@@ -416,13 +417,6 @@ def _query_nodes(
         )
         for name, node in nodes.items()
     }
-
-
-def _overlap(files: str, path: str) -> bool:
-    """Whether some of the files lie below a path, or it below one of theirs."""
-    one = path.rstrip("/*") + "/"
-    others = [file.rstrip("/*") + "/" for file in files.split(", ")]
-    return any(one.startswith(other) or other.startswith(one) for other in others)
 
 
 def _handed_over(query: Query) -> ir.Relation:
@@ -445,7 +439,7 @@ def _query_name(query: Query) -> str:
 def _sink(query: Query) -> Sink | None:
     if query.foreach:
         return None
-    delivery = "may-repeat" if query.in_batch else ""
+    delivery = "may-repeat" if query.in_batch or query.anew else ""
     place = query.path or query.table or query.options.get("path", "")
     return Sink(query.format or "table", place, query.options, delivery)
 

@@ -82,6 +82,8 @@ class Query:
     batch: bool = False
     in_batch: bool = False
     """Written by the function of `foreachBatch`, micro-batch by micro-batch."""
+    anew: bool = False
+    """It begins anew when it is started again: its checkpoint is another one, or removed."""
     started: Position | None = None
     """Where the query is started, if not at `position`."""
     foreach: str = ""
@@ -281,6 +283,7 @@ def _query(description: Mapping[str, Any]) -> Query:
         path=description.get("path") or description["options"].get("path", ""),
         batch=bool(description.get("batch")),
         in_batch=bool(description.get("in_batch")),
+        anew=bool(description.get("anew")),
         started=_position(description.get("started")),
         foreach=foreach or ("foreach" if description.get("foreach_writer") else ""),
         options=description["options"],

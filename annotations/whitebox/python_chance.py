@@ -21,20 +21,29 @@ def _table(**names: str) -> Mapping[str, str]:
 CHANCE: Final = _table(
     the_clock="""
     arrow.now arrow.utcnow datetime.date.today datetime.datetime.now datetime.datetime.today
-    datetime.datetime.utcnow pandas.Timestamp.now pandas.Timestamp.today pandas.Timestamp.utcnow
-    pendulum.now time.monotonic time.monotonic_ns time.perf_counter time.perf_counter_ns
-    time.process_time time.thread_time time.time time.time_ns
+    datetime.datetime.utcnow django.utils.timezone.now email.utils.localtime pandas.Period.now
+    pandas.Timestamp.now pandas.Timestamp.today pandas.Timestamp.utcnow pendulum.now
+    pendulum.today pendulum.tomorrow pendulum.yesterday time.clock_gettime time.clock_gettime_ns
+    time.monotonic time.monotonic_ns time.perf_counter time.perf_counter_ns time.process_time
+    time.process_time_ns time.thread_time time.thread_time_ns time.time time.time_ns
     """,
     random_numbers="""
-    faker numpy.random os.urandom random secrets torch.rand uuid.uuid1 uuid.uuid4
+    bson.ObjectId cuid email.utils.make_msgid faker ksuid nanoid numpy.random os.urandom random
+    secrets shortuuid ssl.RAND_bytes tempfile.NamedTemporaryFile tempfile.TemporaryDirectory
+    tempfile.TemporaryFile tempfile.mkdtemp tempfile.mkstemp tempfile.mktemp tensorflow.random
+    torch.bernoulli torch.multinomial torch.normal torch.rand torch.rand_like torch.randint
+    torch.randn torch.randn_like torch.randperm ulid uuid.uuid1 uuid.uuid4 uuid.uuid6 uuid.uuid7
+    uuid.uuid8 uuid6 uuid_utils
     """,
     the_machine="""
-    getpass.getuser os.cpu_count os.getloadavg os.getlogin os.popen os.system os.times os.uname
-    platform.node psutil shutil.disk_usage socket subprocess uuid.getnode
+    getpass.getuser multiprocessing.cpu_count os.cpu_count os.getloadavg os.getlogin os.popen
+    os.system os.times os.uname platform.node psutil shutil.disk_usage socket subprocess
+    uuid.getnode
     """,
     the_process="""
-    gc id os.getpid os.getppid pyspark.TaskContext threading.current_thread threading.get_ident
-    threading.get_native_id
+    gc id multiprocessing.current_process os.getpid os.getppid pyspark.SparkContext.applicationId
+    pyspark.TaskContext resource threading.active_count threading.current_thread
+    threading.get_ident threading.get_native_id
     """,
     the_order_in_which_threads_end="""
     asyncio.as_completed asyncio.wait concurrent.futures.as_completed concurrent.futures.wait
@@ -57,7 +66,8 @@ FILES: Final = _names(
 )
 """Functions and modules that read files, and what files there are, as they are then."""
 GIVEN: Final = _table(
-    the_clock="time.asctime time.ctime time.gmtime time.localtime time.strftime",
+    the_clock="arrow.get email.utils.formatdate time.asctime time.ctime time.gmtime time.localtime "
+    "time.strftime",
     random_numbers="numpy.random.RandomState numpy.random.default_rng random.Random",
 )
 """The same of functions that depend on their arguments alone where they are given one: a time, or

@@ -1,8 +1,16 @@
-"""The roles of a plan's sources for its rows: asked for once, or kept."""
+"""The roles of a plan's sources for its rows: asked for once, or kept; and whether files are
+those of a path."""
 
 from __future__ import annotations
 
 from annotations.whitebox.ir import Relation, Role, Source, Store, inputs_of
+
+
+def overlap(files: str, path: str) -> bool:
+    """Whether some of the files lie below a path, or it below one of theirs."""
+    one = path.rstrip("/*") + "/"
+    others = [file.rstrip("/*") + "/" for file in files.split(", ")]
+    return any(one.startswith(other) or other.startswith(one) for other in others)
 
 
 def asks(relation: Relation) -> frozenset[str]:

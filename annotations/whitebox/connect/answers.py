@@ -36,7 +36,14 @@ _CONF: Final = {
 `false`, and one of the user's own stands for itself."""
 
 
+APPLICATION: Final = "$pyspark.SparkContext.applicationId()"
+"""What stands for everything that each start of a job has another one of."""
+
+
 def _unset(key: str) -> str:
+    if key in ("spark.app.id", "spark.app.startTime", "spark.app.attempt.id"):
+        outside.MADE.add(APPLICATION)
+        return APPLICATION
     if key.startswith("spark."):
         return "false"
     outside.MADE.add(f"${key}")
@@ -47,6 +54,7 @@ _VIEW: Final = re.compile(
     r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:GLOBAL\s+)?TEMP(?:ORARY)?\s+VIEW\s+([\w.`]+)\s+AS\s+(.*)",
     re.IGNORECASE | re.DOTALL,
 )
+_SET: Final = re.compile(r"\s*SET\s+`?([\w.]+)`?\s*=\s*(.*?)\s*;?\s*", re.IGNORECASE | re.DOTALL)
 _NAME: Final = r"(?:[\w.]|`[^`]*`)+"
 _MERGE: Final = re.compile(
     r"\s*(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?MERGE\s+(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?INTO\s+"
@@ -267,6 +275,8 @@ class Answers:
             root = given.with_relations.root
         text = root.sql.query if root is not None else command.sql
         outside.changing(text)
+        if setting := _SET.fullmatch(text):
+            self.conf[setting[1]] = setting[2]
         relation = pb.Relation()
         if root is None:
             relation.sql.query = text

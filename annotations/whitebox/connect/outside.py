@@ -23,7 +23,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from annotations.dataflow import Position
 from annotations.whitebox.connect.places import caller
@@ -70,11 +70,14 @@ def forget() -> None:
 
 CHANGED: Final[list[str]] = []
 """What was done to data that had been written before: rows or files removed, or changed."""
+REMOVED: Final[list[str]] = []
+"""Texts that were given to what removes files."""
 _CHANGING: Final = re.compile(
     r"(rm|mv|rmtree|unlink|remove|delete\w*|truncate|drop\w*)", re.IGNORECASE
 )
 _MODEL: Final = "spark_udf"
 """Makes a function of a model of MLflow's; the session is for finding the model."""
+_SHELL: Final = re.compile(r"-?rm(r|dir)?")
 _EXECUTING: Final = re.compile(r"execute\w*|run|sql|query", re.IGNORECASE)
 _ADDING: Final = re.compile(
     r"(\s|\(|--.*\n|/\*.*?\*/)*(SELECT|WITH|FROM|VALUES|TABLE|INSERT\s+INTO|SET|USE|SHOW|DESC\w*|EXPLAIN"
@@ -136,13 +139,19 @@ class Outside(str):
         called = self.rpartition(".")[2]
         if _CHANGING.fullmatch(called):
             CHANGED.append(f"{self[1:]}()")
+            REMOVED.extend(str(each) for each in given)
+        elif any(map(_SHELL.fullmatch, words := _words(given))):
+            REMOVED.extend(words)
         elif _EXECUTING.fullmatch(called):
             for statement in (each for each in given if isinstance(each, str)):
                 changing(statement)
         if any(isinstance(each, SparkSession) for each in given) and called != _MODEL:
             note(f"`{self[1:]}` is given the session, and what it does is not known here")
-        frame = next((each for each in given if isinstance(each, DataFrame)), None)
-        if frame is not None:
+        frames = [each for each in given if isinstance(each, DataFrame)]
+        if frames:
+            frame = frames[0]
+            for other in frames[1:]:
+                frame = cast(DataFrame, frame.union(other))
             return frame.hint(UNREAD, f"what `{self[1:]}` does is not known here")
         if any(isinstance(each, list | dict | set) for each in given):
             ASKED[str(self)] = None  # it may put something in
@@ -188,6 +197,13 @@ class Outside(str):
 
     def __mro_entries__(self, _: Any) -> tuple[type, ...]:
         return ()
+
+
+def _words(given: Any) -> list[str]:
+    """The words of texts, and of lists of such."""
+    if isinstance(given, list | tuple):
+        return [word for each in given for word in _words(each)]
+    return str.split(given) if isinstance(given, str) else []
 
 
 def root(value: str) -> str:

@@ -149,7 +149,7 @@ def _as_json(reading: Reading, project: Project, name: str) -> dict[str, Any]:
         "name": name,
         "datasets": project.datasets,
         "flows": [_flow_json(flow) for flow in project.flows],
-        "sources": reading.sources.read,
+        "sources": reading.external(),
         "problems": [[text, *_place(at)] for text, at in project.problems],
     }
 

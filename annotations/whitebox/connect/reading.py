@@ -24,7 +24,7 @@ from annotations.whitebox.connect.answers import Answers, Refused  # noqa: E402
 from annotations.whitebox.connect.converters import CONVERTERS  # noqa: E402
 from annotations.whitebox.connect.places import Places  # noqa: E402
 from annotations.whitebox.connect.relations import Relations  # noqa: E402
-from annotations.whitebox.connect.sources import Sources  # noqa: E402
+from annotations.whitebox.connect.sources import OF_FILES, Sources  # noqa: E402
 from annotations.whitebox.connect.standin import stand_in  # noqa: E402
 from annotations.whitebox.connect.user_functions import left_to_chance  # noqa: E402
 
@@ -57,6 +57,20 @@ class Reading:
         self.sources.look_at(relation)
         made = self.relations(self.answers.views if views is None else views).plan(relation)
         return left_to_chance(made)
+
+    def external(self) -> dict[str, dict[str, Any]]:
+        """The external sources; what the session sets for all files is an option of each."""
+        for described in self.sources.read.values():
+            options = described.get("options", {})
+            given = {
+                name: self.answers.conf[f"spark.sql.files.{name}"]
+                for name in ("ignoreCorruptFiles", "ignoreMissingFiles")
+                if f"spark.sql.files.{name}" in self.answers.conf
+                and name.lower() not in map(str.lower, options)
+            }
+            if given and str(described["format"] or "parquet").lower() in OF_FILES:
+                described["options"] = {**options, **given}
+        return self.sources.read
 
     def _schema(self, relation: Any, views: Mapping[str, Any]) -> list[Any]:
         return [(c.name, c.type, c.nullable) for c in self.plan(relation, views).columns]

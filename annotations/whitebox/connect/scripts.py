@@ -39,6 +39,7 @@ from annotations.whitebox.connect.project import registration, script_project
 from annotations.whitebox.connect.user_functions import Chance, by_chance, chances, shown
 from annotations.whitebox.derivation import TAKEN
 from annotations.whitebox.derive import annotate
+from annotations.whitebox.traits import overlap
 
 _MANY: Final = 1_000_003
 """A number of a micro-batch, or of its records, that no code expects."""
@@ -48,8 +49,12 @@ _VERSION: Final = "txnVersion"
 """Delta's option that tells the writes of an application apart."""
 _OF_BATCHES: Final = ("txnversion", "txnappid")
 _NUMBER: Final = "the number of the micro-batch"
-_IGNORING: Final = 4
-"""The mode of a `WriteOperation` that writes nothing where something is there."""
+_FIRST_ONLY: Final = {"WriteOperation": (0, 3, 4), "WriteOperationV2": (1,)}
+"""Modes in which a write adds nothing where something is there, or fails: also without a mode."""
+_ADDING: Final = frozenset({"console", "eventhubs", "kafka", "kinesis", "pulsar"})
+"""Formats that add to what is there without a mode."""
+_INSERTING: Final = 2
+"""How a `WriteOperation` saves that is `insertInto`."""
 _UNSEEN: Final = "unknown_stream"
 """The source of a query that is not known to read a stream, and does."""
 _SEVERAL: Final = "; the function writes more than that: let a query of its own write this"
@@ -89,7 +94,7 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
         answer["project"] = script_project(home, pipeline.project, pipeline.functions, path)
     started = home.answers.taken()
     answer["queries"] = [each for query in started for each in _queries(home, query)]
-    answer["sources"] = home.sources.read
+    answer["sources"] = home.external()
     answer["decided"] = not request.get("follow") and outside.left_to_the_place()
     answer["notes"] = noted(follow=bool(request.get("follow")))
     return answer
@@ -296,10 +301,7 @@ def _written(
     target = getattr(written.command, "target_table_name", "")
     if not target and written.command.mode in _REPLACING[type(written.command).__name__]:
         varies = varies or "each micro-batch takes the place of what those before have written"
-    elif not target and (type(written.command).__name__, written.command.mode) == (
-        "WriteOperation",
-        _IGNORING,
-    ):
+    elif not target and _first_only(written.command):
         varies = varies or "only the micro-batch that comes first is written"
     if varies:
         reason = varies
@@ -321,6 +323,24 @@ def _written(
         code = {"reason": reason}
     made = {"plan": plan_json.to_json(plan), "in_batch": True, "code": code, "started": started}
     return described | made
+
+
+def _first_only(command: Any) -> bool:
+    """Whether a write is made only where nothing is there."""
+    if command.mode not in _FIRST_ONLY[type(command).__name__]:
+        return False
+    inserts = getattr(getattr(command, "table", None), "save_method", 0) == _INSERTING
+    return not inserts and getattr(command, "source", "").lower() not in _ADDING
+
+
+def _anew(options: Mapping[str, str]) -> str:
+    """Why a query that is started again begins anew; empty where it goes on."""
+    place = next((v for k, v in options.items() if k.lower() == "checkpointlocation"), "")
+    chance = Chance.of(place)
+    if chance is not None and chance.decides:
+        return "another one each time"
+    removed = place and any(overlap(place, each) for each in outside.REMOVED if each.strip("/"))
+    return "removed by the script" if removed else ""
 
 
 def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation]:
@@ -358,7 +378,8 @@ def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation
     place = [described.get("path"), described.get("table_name"), described["options"].get("path")]
     if any(chance.decides for chance in map(Chance.of, place) if chance is not None):
         plan = ir.Filter(plan, by_chance(started.position), started.position)
-    if Chance.of(described["options"].get("checkpointLocation")):
-        outside.note("the checkpoint is another one each time: a job that starts again begins anew")
+    if anew := _anew(described["options"]):
+        outside.note(f"the checkpoint is {anew}: a job that starts again begins anew")
+        described["anew"] = True
     described["plan"] = plan_json.to_json(plan)
     return described, plan

@@ -77,6 +77,10 @@ CONSTANT: Final = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parque
 is in other formats is read anew in every micro-batch, as it is then."""
 
 
+OF_FILES: Final = CONSTANT | {"cloudfiles", "delta"}
+"""Formats of files of which there may be more: those of which `_metadata` tells."""
+
+
 @dataclass
 class Sources:
     """What names stand for. `read` grows: each external source, described once by its name."""
@@ -129,7 +133,7 @@ class Sources:
             made_of = Source(name, made, role, complete=False, files=files, position=at)
             return self._dated(made_of, data)
         typed = tuple(Column(n, t, m) for n, t, m in columns)
-        if (data.format or "parquet").lower() in CONSTANT | {"cloudfiles", "delta"}:
+        if (data.format or "parquet").lower() in OF_FILES:
             typed += tuple(c for c in self._mentioned() if c.type is METADATA)
         return self._dated(Source(name, typed, role, files=files, position=at), data)
 

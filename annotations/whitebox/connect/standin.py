@@ -10,7 +10,8 @@ from functools import wraps
 from types import SimpleNamespace
 from typing import Any, Final
 
-from annotations.whitebox.connect.answers import Answers, Refused
+from annotations.whitebox.connect.answers import APPLICATION, Answers, Refused
+from annotations.whitebox.connect.outside import Outside
 
 _HARMLESS: Final = frozenset(
     {"setLogLevel", "setCheckpointDir", "setJobGroup", "setJobDescription", "setLocalProperty"}
@@ -22,11 +23,12 @@ _HARMLESS: Final = frozenset(
 class _Context:
     """Stands for `spark.sparkContext`."""
 
-    applicationId = "reading"  # noqa: N815 - Spark's name
     master = "none"
     version = "4"
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("applicationId", "applicationAttemptId", "startTime", "uiWebUrl"):
+            return Outside(APPLICATION)
         if name in _HARMLESS:
             return lambda *_, **__: None
         if name == "broadcast":
@@ -45,6 +47,7 @@ def stand_in(spark: Any, answers: Answers) -> None:
     from pyspark.sql.connect.dataframe import DataFrame
     from pyspark.sql.connect.functions import builtin
     from pyspark.sql.connect.group import GroupedData
+    from pyspark.sql.connect.readwriter import DataFrameWriter
     from pyspark.sql.connect.session import SparkSession as Connected
     from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
 
@@ -80,7 +83,15 @@ def stand_in(spark: Any, answers: Answers) -> None:
         named = zip(call, columns, strict=True)
         return grouped.agg(*[column.alias(f"{function}({c})") for column, c in named])
 
+    mode = DataFrameWriter.mode
+
+    def said(writer: Any, saveMode: Any) -> Any:  # noqa: N803
+        # The client knows only the shorter of two names.
+        fails = isinstance(saveMode, str) and saveMode.lower() in ("errorifexists", "default")
+        return mode(writer, "error" if fails else saveMode)
+
     # Nothing is ever sent to a worker.
+    _replace(DataFrameWriter, mode=said)
     _replace(DataFrame, withWatermark=watermarked)
     _replace(GroupedData, _numeric_agg=numeric)
     _replace(CloudPickleSerializer, dumps=lambda _, value: answers.keep(value))

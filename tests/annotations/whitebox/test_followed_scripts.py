@@ -528,6 +528,9 @@ _NOT_KNOWN: Final = (
     ),
     ('df = df.withColumn("at", F.lit(os.environ["RELEASE"]))', "CR"),
     ('df = df.withColumn("at", F.lit(hash("a") % 8))', "CR, chance"),
+    ('df = df.withColumn("at", F.lit(spark.sparkContext.applicationId))', "CR, chance"),
+    ('df = df.withColumn("at", F.lit(spark.conf.get("spark.app.id")))', "CR, chance"),
+    ('df = df.withColumn("at", F.lit(spark.conf.get("spark.app.name")))', "CR"),
     ('df = df.withColumn("at", F.lit(requests.get("http://x").json()["rate"]))', "CR, chance"),
     ('df = df.join(spark.read.schema("k INT").json(f"/in/{date.today()}"), "k")', "CR, chance"),
     ('df = df.select("*", F.col("_metadata.file_path"))', "CR"),
@@ -606,6 +609,11 @@ _BODIES: Final = (
     (f"with contextlib.suppress(OSError): {_APPEND}", "OW[*]"),
     (f"os.remove('/out/old'); {_APPEND}", "OW[*]"),
     (f"if os.path.exists('/stop'): return\n    {_APPEND}", "OW[*]"),
+    ('d.write.parquet("/out")', "OW[*]"),
+    ('d.write.mode("errorifexists").saveAsTable("out")', "OW[*]"),
+    ('d.writeTo("out").create()', "OW[*]"),
+    ('d.write.insertInto("out")', "CR"),
+    ('d.write.format("kafka").option("topic", "t").save()', "CR"),
     (_APPEND.replace("d.", "d.where(F.col('k').isin(open('/a').read()))."), "CR, chance"),
     (_APPEND.replace("d.", "d.withColumn('n', F.lit(len(os.listdir('/a'))))."), "CR, chance"),
     (_APPEND.replace("d.", "d.withColumn('n', F.lit(json.load(open('/a'))['n']))."), "CR, chance"),
@@ -649,18 +657,56 @@ _TAKEN: Final = (
 """A source of a stream, and what is taken for granted of it."""
 
 
+_FOR_ALL: Final = (
+    "spark.conf.set('spark.sql.files.ignoreCorruptFiles', True)",
+    "spark.sql('SET spark.sql.files.ignoreCorruptFiles = true')",
+    "SparkSession.builder.config('spark.sql.files.ignoreCorruptFiles', 'true').getOrCreate()",
+    "SparkSession.builder.config(map={'spark.sql.files.ignoreCorruptFiles': True}).getOrCreate()",
+)
+"""Ways in which a session says of all files what an option says of some."""
+_ANEW: Final = {
+    "made = f'/ck/{uuid.uuid4()}'": True,
+    "made = tempfile.mkdtemp()": True,
+    "made = '/ck/of/job'\nshutil.rmtree('/ck/of', ignore_errors=True)": True,
+    "made = '/ck/of/job'\ndbutils.fs.rm(made, True)": True,
+    "made = '/ck/of/job'\nos.system(f'hdfs dfs -rm -r -f {made}')": True,
+    "made = '/ck/of/job'\nsubprocess.run(['rm', '-rf', '/ck'], check=True)": True,
+    "made = '/ck/of/job'\nshutil.rmtree('/tmp/job')": False,
+    "made = '/ck/' + os.environ['JOB']": False,
+}
+"""A checkpoint, and whether a job that starts again begins anew."""
+
+
+def test_a_checkpoint_that_is_not_there_again_lets_rows_come_again(tmp_path: Path) -> None:
+    head = f"import shutil, subprocess, tempfile, uuid\n{_HEAD}"
+    texts = [f"{head}{made}\ndf.writeStream.format('delta').option('checkpointLocation', made)"
+             ".start('/b')\n" for made in _ANEW]  # fmt: skip
+    files = [tmp_path / f"{number}.py" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    for graph, (made, anew) in zip(
+        read_all(files, execute=Limits(60.0), follow=True), _ANEW.items(), strict=True
+    ):
+        assert isinstance(graph, Graph)
+        (node,) = graph.nodes.values()
+        assert node.sink is not None
+        assert node.sink.delivery == ("may-repeat" if anew else ""), made
+
+
 def test_the_verdict_lists_what_is_taken_for_granted_of_a_source(tmp_path: Path) -> None:
     texts = [
         f"{_HEAD}spark.readStream.{source}.load('/a').writeStream.start('/b')\n"
         for source, _ in _TAKEN
     ]
     texts += [f"{_HEAD}start(df.select(*{{'k', 'v'}}), 'q')\n"]
+    texts += [f"{_HEAD}{setting}\nstart(df, 'q')\n" for setting in _FOR_ALL]
+    ours = [*_TAKEN, ("a set", "the order of"), *((text, "is damaged") for text in _FOR_ALL)]
     files = [tmp_path / f"{number}.py" for number in range(len(texts))]
     for file, text in zip(files, texts, strict=True):
         file.write_text(text)
     graphs = read_all(files, execute=Limits(60.0), follow=True)
     said = [next(iter(derived(graph).values())).assumptions for graph in graphs]  # type: ignore[arg-type]
-    for (source, text), found in zip((*_TAKEN, ("a set", "the order of")), said, strict=True):
+    for (source, text), found in zip(ours, said, strict=True):
         assert bool(found) == bool(text), source
         assert all(text in each.text for each in found), source
 
