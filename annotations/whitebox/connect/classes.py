@@ -117,6 +117,16 @@ class Method:
         self.__code__ = function.__code__
         self._function = function
 
+    @property
+    def scope(self) -> Any:
+        """The names around the function; None where it is not of the script."""
+        return getattr(self._function, "scope", None)
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """What its parameters are by default."""
+        return getattr(self._function, "given", {})
+
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The value that the function returns."""
         return self._function(self.__self__, *arguments, **named)

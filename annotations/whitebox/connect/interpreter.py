@@ -181,6 +181,11 @@ class Function:
         return self._scope
 
     @property
+    def given(self) -> dict[str, Any]:
+        """What its parameters are by default."""
+        return self._defaults
+
+    @property
     def node(self) -> Definition:
         """Its text."""
         return self._node

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import functools
 import operator
 import re
@@ -19,10 +20,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from types import MethodType
 from typing import Any, ClassVar, Final, TypeAlias
 
 from annotations.dataflow import Position
 from annotations.whitebox import ir
+from annotations.whitebox.connect.classes import Class, Object
 from annotations.whitebox.connect.program import program
 from annotations.whitebox.datatypes import UNKNOWN, DataType
 from annotations.whitebox.python_chance import (
@@ -213,18 +216,21 @@ def left_to_chance(plan: ir.Relation) -> ir.Relation:
     return ir.changed(ir.changed(plan, ir.Literal, value), ir.Unknown, unknown)
 
 
-def shown(function: Any) -> Shown:
-    """What the text of a function of the user shows; nothing where it has none."""
+def shown(function: Any, met: frozenset[int] = frozenset()) -> Shown:
+    """What the text of a function of the user shows, and what it holds when it is handed over;
+    nothing where it has no text."""
     processor = getattr(getattr(function, "__self__", None), "_stateful_processor", None)
     if processor is not None:
         return _shown_processor(processor)
+    met |= {id(function)}
     if several := getattr(function, "chosen_from", ()):
-        return functools.reduce(operator.or_, map(shown, several))
-    given = 0
+        return functools.reduce(operator.or_, (shown(each, met) for each in several))
+    given, holding = 0, [*_held(function)]
     while hasattr(function, "__wrapped__") or isinstance(function, functools.partial):
         first = getattr(function, "parts", (0, getattr(function, "args", ())))[1]
         given += len(first)
         function = getattr(function, "__wrapped__", getattr(function, "func", None))
+        holding += _held(function)
     function = getattr(function, "__func__", function)
     if not hasattr(function, "__code__"):
         function = type(function).__call__  # an object that can be called
@@ -242,8 +248,67 @@ def shown(function: Any) -> Shown:
         for node in module.definitions
         if isinstance(node, ast.Lambda) == lambdas and _first_line(node) == code.co_firstlineno
     ]
-    each = (module.looked_at(n, held=frozenset(a.arg for a in n.args.args[:given])) for n in found)
+    each = [module.looked_at(n, held=frozenset(a.arg for a in n.args.args[:given])) for n in found]
+    whole = {name for n in found for name in module.given_all(n)}
+    used = _attributes(*found)
+    for name, value in holding:
+        other = _shown_value(value, used, met)
+        each.append(other if name in whole else replace(other, batch=""))
     return functools.reduce(operator.or_, each, Shown())
+
+
+def _held(function: Any) -> Iterator[tuple[str, Any]]:
+    """What a function holds when it is handed over, by its name there: of the functions around it,
+    the object that it is a method of, arguments that it was given before, and defaults."""
+    if isinstance(function, type | str | Class):
+        return
+    yield from (("", value) for value in getattr(function, "args", ()))
+    yield from (getattr(function, "keywords", None) or {}).items()
+    _, first, named = getattr(function, "parts", ((), (), {}))
+    yield from (*(("", value) for value in first), *named.items())
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, Object):
+        yield from owner.names.items()
+    elif isinstance(function, MethodType):
+        yield from getattr(owner, "__dict__", {}).items()
+    inner = getattr(function, "__func__", function)
+    names = getattr(getattr(inner, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, getattr(inner, "__closure__", None) or (), strict=False):
+        with contextlib.suppress(ValueError):  # it is not set yet
+            yield name, cell.cell_contents
+    if not hasattr(type(inner), "scope"):
+        return
+    yield from inner.given.items()
+    scope, node = inner.scope, inner.node
+    while scope is not None and node is not None:
+        for name in {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}:
+            value = scope.names.get(name)
+            made = hasattr(type(value), "scope") and getattr(value.scope, "outer", None) is not None
+            if scope.outer is not None or made or isinstance(value, dict | list):
+                yield name, value
+        scope = scope.outer
+
+
+def _shown_value(value: Any, used: Collection[str], met: frozenset[int]) -> Shown:
+    """What a value shows that a function holds, of which it uses these members."""
+    inside: list[Any] = []
+    found = Shown()
+    if isinstance(value, str):
+        chance = Chance.of(value)
+        asked = value[1:] if value[:1] == "$" and "." in value else ""
+        return Shown(chance.text if chance else asked if reason_of(asked) else "")
+    if id(value) in met:
+        return found
+    met |= {id(value)}
+    if isinstance(value, dict | list | tuple | set):
+        inside = [*(value.values() if isinstance(value, dict) else value)]
+    elif isinstance(value, Object):
+        inside = [*value.names.values()]
+        found = shown_class(value.kind.file, value.kind.name, used)
+        used = {*used, *_attributes(value.kind.node)}
+    elif callable(value) and not type(value).__module__.startswith("pyspark"):
+        return shown(value, met)
+    return functools.reduce(operator.or_, (_shown_value(v, used, met) for v in inside), found)
 
 
 def _shown_processor(processor: Any) -> Shown:
@@ -257,13 +322,14 @@ def _shown_processor(processor: Any) -> Shown:
     return shown_class(file, type(processor).__name__)
 
 
-def shown_class(file: Path, name: str) -> Shown:
-    """What the text of a StatefulProcessor shows, by its class or by a function that makes it."""
+def shown_class(file: Path, name: str, used: Collection[str] | None = None) -> Shown:
+    """What the text of a StatefulProcessor shows, by its class or by a function that makes it; of
+    another class, of the methods that are `used`, and of what these use."""
     try:
         module = _module(file)
     except (OSError, ValueError, SyntaxError):
         return Shown()
-    return module.of_class(name)
+    return module.of_class(name, used=used)
 
 
 def chances(text: str) -> list[str]:
@@ -341,7 +407,7 @@ class _Module:
             value = None if name in own else self.values.get(name)
             if called is not None and id(called) not in seen:
                 passed = self._passed(node, called, own, held)
-                whole = name in self._given_all(node)
+                whole = name in self.given_all(node)
                 other = self.looked_at(called, seen, passed)
                 shown |= other if whole else replace(other, batch="")
             elif kind is not None and id(kind) not in seen:
@@ -443,8 +509,14 @@ class _Module:
             return other.of_class(member, seen | {id(kind)})
         return Shown()
 
-    def of_class(self, name: str, seen: frozenset[int] = frozenset()) -> Shown:
-        """What the methods of a class and of its bases show, or a function that gives an object.
+    def of_class(
+        self,
+        name: str,
+        seen: frozenset[int] = frozenset(),
+        used: Collection[str] | None = None,
+    ) -> Shown:
+        """What the methods of a class and of its bases show, or a function that gives an object;
+        with `used`, those that are named there or in one another.
 
         Members that `init` gets from the handle are state, which Spark keeps.
         """
@@ -462,6 +534,12 @@ class _Module:
             todo += [n.id for n in within if isinstance(n, ast.Name) and n.id in classes]
             parts = node.body if is_class else [node]
             methods |= {id(part): part for part in parts if isinstance(part, ast.FunctionDef)}
+        if used is not None:
+            names = {*used}
+            for _ in methods:
+                reached = [m for m in methods.values() if m.name in names or m.name[:2] == "__"]
+                names |= _attributes(*reached)
+            methods = {id(method): method for method in reached} if methods else {}
         found = Shown()
         first = [each for each in methods.values() if each.name in ("init", "__init__")]
         state = {
@@ -709,7 +787,7 @@ class _Module:
                     isinstance(part, ast.Return) for each in body for part in ast.walk(each)
                 ):
                     return "finally: return"
-                case ast.Try(body=body, handlers=handlers) if _members(*body) & _WRITING:
+                case ast.Try(body=body, handlers=handlers) if self._may_write(node, *body):
                     tried = set(_written(*body))
                     for handler in handlers:
                         again = tried & {*_written(handler)}
@@ -718,10 +796,10 @@ class _Module:
                             return (
                                 f"except {ast.unparse(handler.type)}" if handler.type else "except"
                             )
-                case ast.With(items=items, body=body) if _members(*body) & _WRITING and any(
-                    self._called(item.context_expr) == "contextlib.suppress" for item in items
-                ):
-                    return "contextlib.suppress"
+                case ast.With(items=items, body=body) if self._may_write(node, *body):
+                    passing = next(filter(None, map(self._passes_over, items)), "")
+                    if passing:
+                        return passing
                 case ast.Call(func=function) if self._called(function) in _BESIDE:
                     return self._called(function)
                 case ast.Call(func=ast.Attribute(attr=name)) if name in _LATER:
@@ -729,8 +807,54 @@ class _Module:
                         return ast.unparse(inner.func)[:60]
         return ""
 
-    def _given_all(self, node: _Definition) -> set[str]:
-        """The functions that are called with all rows of a batch."""
+    def _may_write(self, function: _Definition, *parts: ast.AST, depth: int = 3) -> bool:
+        """Whether parts of a function write, or call what may: what it is given or holds, and
+        other functions of the user that do, or that are in other files."""
+        if _members(*parts) & _WRITING:
+            return True
+        known = {*self.functions, *self.classes, *self.imported, *dir(builtins)}
+        for call in (call for part in parts for call in _calls(part)):
+            name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            if isinstance(call.func, ast.Name) and name not in known:
+                return True
+            other = self.functions.get(name)
+            given = any(isinstance(each, ast.Name) for each in call.args)
+            if other is not None and depth and other is not function:
+                found = self._may_write(other, *other.body, depth=depth - 1)
+            else:
+                module = self._called(call.func)
+                found = bool(module) and given and alone(module) is None
+            if found:
+                return True
+        return False
+
+    def _passes_over(self, item: ast.withitem) -> str:
+        """What in a `with` lets the code behind it go on where an error is met."""
+        made = item.context_expr
+        if self._called(made) == "contextlib.suppress":
+            return "contextlib.suppress"
+        name = _root(made.func) if isinstance(made, ast.Call) else _root(made)
+        made_by = self.values.get(name)
+        kind = self.classes.get(name) or self.classes.get(
+            _root(made_by.func) if isinstance(made_by, ast.Call) else ""
+        )
+        if kind is not None:
+            ends = [part for part in kind.body if getattr(part, "name", "") == "__exit__"]
+            found = [r.value for end in ends for r in ast.walk(end) if isinstance(r, ast.Return)]
+            passes = [v for v in found if v is not None and ast.unparse(v) not in ("None", "False")]
+            return f"{name}.__exit__" if passes else ""
+        function = self.functions.get(name)
+        for part in ast.walk(function) if function is not None else ():
+            if isinstance(part, ast.Try) and any(
+                isinstance(inner, ast.Yield) for each in part.body for inner in ast.walk(each)
+            ):
+                for handler in part.handlers:
+                    if not any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
+                        return name
+        return ""
+
+    def given_all(self, node: _Definition) -> set[str]:
+        """The names of functions that are called with all rows of a batch."""
         batches = _batches(node)
         calls = [inner for inner in _outer(node) if isinstance(inner, ast.Call)]
         return {_root(call.func) for call in calls if batches & {*map(_root, call.args)}}
@@ -856,7 +980,12 @@ def _members(*nodes: ast.AST) -> set[str]:
     inner = [part for node in nodes for part in ast.walk(node)]
     called = [part.func for part in inner if isinstance(part, ast.Call)]
     names = {part.id for part in called if isinstance(part, ast.Name)}
-    return names | {part.attr for part in inner if isinstance(part, ast.Attribute)}
+    return names | _attributes(*nodes)
+
+
+def _attributes(*nodes: ast.AST) -> set[str]:
+    inner = (part for node in nodes for part in ast.walk(node))
+    return {part.attr for part in inner if isinstance(part, ast.Attribute)}
 
 
 def _written(*nodes: ast.AST) -> Iterator[str]:

@@ -556,6 +556,49 @@ def test_what_is_not_known_is_not_taken_for_nothing(tmp_path: Path) -> None:
     }
 
 
+_HANDED: Final = {
+    "pure": ("len", "''", "CR"),
+    "drawn": ("lambda: random.random()", "random.random()", "CR, chance"),
+    "named": ("random.random", "str(uuid.uuid4())", "CR, chance"),
+}
+"""A function, a value, and what becomes of a function that uses either."""
+_HOLDING: Final = (
+    "def wrap(f):\n    def inner(x): return f'{x}{f()}'\n    return inner\nu = wrap(<f>)",
+    "def wrap(f):\n    @functools.wraps(f)\n    def inner(*a): return f'{a}{f()}'\n"
+    "    return inner\n@wrap\ndef u(): return (<f>)()",
+    "def both(f, g): return lambda x: f(g())\nu = both(str, <f>)",
+    "RULES = {'a': <f>}\nu = lambda x: RULES[x]()",
+    "RULES = [str, <f>]\nu = lambda x: [each() for each in RULES]",
+    "def u(x, f=<f>): return f'{x}{f()}'",
+    "def whole(x, f): return f'{x}{f()}'\nu = functools.partial(whole, f=<f>)",
+    "def whole(f, x): return f'{x}{f()}'\nu = functools.partial(whole, <f>)",
+    "class Kind:\n    def __init__(self, f=<f>): self.f = f\n"
+    "    def go(self, x): return f'{x}{self.f()}'\nu = Kind().go",
+    "class Kind:\n    def __init__(self): self.salt = <v>\n"
+    "    def go(self, x): return f'{x}{self.salt}'\nu = Kind().go",
+    "def wrap(salt): return lambda x: f'{x}{salt}'\nu = wrap(<v>)",
+    "class Inner:\n    def give(self): return <v>\nclass Kind:\n    n = 0\n"
+    "    def __init__(self, inner): self.inner = inner\n    def other(self): self.n += 1\n"
+    "    def go(self, x): return f'{x}{self.inner.give()}'\n"
+    "def wrap(kind): return lambda x: kind.go(x)\nu = wrap(Kind(Inner()))",
+)
+"""Ways to hand something to a function beside its arguments."""
+
+
+def test_what_a_function_holds_is_a_part_of_it(tmp_path: Path) -> None:
+    cases = [(way, *handed) for way in _HOLDING for handed in _HANDED.values()]
+    texts = [
+        f"import functools, random, uuid\n{_HEAD}"
+        f"{way.replace('<f>', function).replace('<v>', value)}\n"
+        'df = df.withColumn("at", F.udf(u, "string")("k"))\nstart(df, "last")\n'
+        for way, function, value, _ in cases
+    ]
+    found = [graph["df -> last"] for graph in _all_started(tmp_path, texts)]
+    assert dict(zip(texts, found, strict=True)) == {
+        text: [label] for text, (*_, label) in zip(texts, cases, strict=True)
+    }
+
+
 _GO: Final = """\
 async def go(name):
     spark.readStream.schema("k INT").json("/a/" + name).writeStream.queryName("q").start()
@@ -601,6 +644,14 @@ _BODIES: Final = (
     (f"try: {_APPEND}\n    except OSError: print('lost')", "OW[*]"),
     (f"try: {_APPEND}\n    except OSError: print('lost'); raise", "CR"),
     ("threading.Thread(target=d.write.save, args=['/out']).start()", "OW[*]"),
+    ("try: store(d)\n    except OSError: print('lost')", "OW[*]"),
+    ("passed(d)", "OW[*]"),
+    ("tried(lambda: store(d))", "OW[*]"),
+    ("with Quiet(): store(d)", "OW[*]"),
+    ("with quiet(): store(d)", "OW[*]"),
+    ("with loud(): store(d)", "CR"),
+    ("try: json.loads('{}')\n    except ValueError: print('none')\n    store(d)", "CR"),
+    ("Sink('/out').store(d)", "CR"),
     ('d.write.mode("append").parquet(f"/out/{datetime.now().date()}")', "CR, chance"),
     (f"try: {_APPEND}\n    finally: return", "OW[*]"),
     (f"try: {_APPEND}\n    except OSError: d.write.mode('append').parquet('/dead')", "OW[*]"),
@@ -633,6 +684,17 @@ def test_a_micro_batch_is_all_that_a_function_of_it_may_depend_on(tmp_path: Path
         f"{_HEAD}def read(path): return spark.read.schema('k INT').parquet(path)\n"
         "written, streamed, fixed = read('/out'), read('/in/df'), read('/fixed')\n"
         f"async def go(d): {_APPEND}\n"
+        f"def store(d): {_APPEND}\n"
+        "def safe(f):\n    def inner(*a):\n        try: f(*a)\n        except OSError: print()\n"
+        "    return inner\npassed = safe(store)\n"
+        "def tried(f):\n    for _ in range(3):\n        try: return f()\n"
+        "        except OSError: print()\n"
+        "class Quiet:\n    def __enter__(self): return self\n"
+        "    def __exit__(self, *_): return True\n"
+        "@contextlib.contextmanager\ndef quiet():\n    try: yield\n    except OSError: print()\n"
+        "@contextlib.contextmanager\ndef loud():\n    try: yield\n    finally: print()\n"
+        "class Sink:\n    def __init__(self, path): self.path = path\n"
+        "    def store(self, d): d.write.mode('append').parquet(self.path)\n"
         "df = spark.readStream.schema('k INT').json('/in/df')\nprogress = [0]\n"
         "class Listener(StreamingQueryListener):\n    def onQueryProgress(self, event):\n"
         "        progress[0] = event.progress.numInputRows\n"
