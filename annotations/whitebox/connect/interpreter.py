@@ -37,7 +37,7 @@ from annotations.whitebox.connect.outside import PLACE, UNREAD, Default, Open, O
 from annotations.whitebox.connect.program import program
 from annotations.whitebox.connect.user_functions import Chance
 from annotations.whitebox.derivation import ORDER
-from annotations.whitebox.python_chance import GIVEN, NAMED, reason_of_call
+from annotations.whitebox.python_chance import GIVEN, NAMED, reason_of, reason_of_call
 
 STEPS_MAX: Final = 200_000
 """Statements and expressions that are worked out of one script."""
@@ -266,8 +266,8 @@ class Interpreter:
 
     def __init__(self, modules: Mapping[str, Callable[[], Any]], arguments: list[str]) -> None:
         self._modules = modules
-        self._not_followed: list[tuple[ast.ClassDef, Scope]] = []
-        """Classes of the script that are not followed, and where they stand."""
+        self._not_followed: list[tuple[ast.ClassDef, Scope, Any]] = []
+        """Classes of the script that are not followed, where they stand, and what for them."""
         self._patched: dict[str, Any] = {}
         """Members of PySpark that the script has set."""
         self._given: dict[int, Any] = {}
@@ -296,6 +296,8 @@ class Interpreter:
         """Of each, what it has yielded."""
         self.made: list[list[Any]] = []
         """Lists that get what the script makes: queries, datasets."""
+        self._drawn: Chance | None = None
+        """What is another one each time, among the parts of the expression that is being read."""
         self._unsure = 0
         """In how many ways that may not be taken the place lies that is being read."""
         self._leaves: list[list[tuple[bool, _State]]] = []
@@ -389,9 +391,14 @@ class Interpreter:
         ast.copy_location(bare, node)
         kind: Any = classes.defined(self, bare, scope, Scope(scope.file, {}, scope))
         if kind is None:
-            self._not_followed.append((node, scope))
-            for each, _ in self._not_followed:
+            held = [self.value(part.value, scope) for part in node.body
+                    if isinstance(part, ast.Assign | ast.AnnAssign) and part.value]  # fmt: skip
+            found = Chance.of(held)
+            stands = Outside(f"${node.name}" + (f".${found.text}()" if found else ""))
+            self._not_followed.append((node, scope, stands))
+            for each, _, stands in self._not_followed:
                 self._left_out(each, scope)
+                scope.names[each.name] = stands
             return
         for decorator in reversed(made_by):
             kind = self._call(self.value(decorator, scope), (kind,), {})
@@ -810,14 +817,24 @@ class Interpreter:
     def value(self, node: ast.expr, scope: Scope) -> Any:
         """The value of an expression; an `Outside` where it is not known."""
         self._step()
+        before, self._drawn = self._drawn, None
         try:
-            return self._value(node, scope)
+            result = self._value(node, scope)
         except (Refused, Ended, _Return, _Leave):
+            self._drawn = before
             raise
         except Exception:
             if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
                 self._read_once(node, scope)
-            return _unknown(node)
+            result = _unknown(node)
+        found = Chance.of(result) if isinstance(result, str) else None
+        if found is None and isinstance(result, Outside | bytes | slice):
+            found = self._drawn  # it was made of that
+            result = result if found is None else Outside(f"${found.text}()")
+        elif found is None and isinstance(node, ast.Attribute):
+            found = self._drawn  # of a method, and of what it gives
+        self._drawn = before or found
+        return result
 
     def _read_once(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, scope: Scope
@@ -940,7 +957,10 @@ class Interpreter:
             value = str(value)
         if isinstance(value, str | int | float | bool | None) and piece.format_spec is None:
             return value
-        return value if isinstance(value, Outside) else _unknown(piece.value)
+        if isinstance(value, Outside):
+            return value
+        parts = [*value.names.values()] if isinstance(value, Object) else []
+        return _by_chance(parts, _unknown(piece.value))
 
     def _items(self, parts: Sequence[ast.expr], scope: Scope) -> Iterator[Any]:
         for part in parts:
@@ -1142,8 +1162,10 @@ class Interpreter:
         function = self.value(node.func, scope)
         arguments = tuple(self._items(node.args, scope))
         named: dict[str, Any] = {}
+        more = False
         for keyword in node.keywords:
             value = self.value(keyword.value, scope)
+            more |= keyword.arg is None and isinstance(value, Open | Outside)
             if keyword.arg is not None:
                 named[keyword.arg] = value
             elif isinstance(value, dict):
@@ -1151,12 +1173,23 @@ class Interpreter:
             else:
                 named["options"] = Outside("$options")
         self.at = Position(str(scope.file), node.func.end_lineno or node.lineno, 1)
+        if isinstance(function, Function | Method | Class):
+            self._drawn = None  # what it gives is read in its text
+        if more:  # settings of which there may be others
+            given = getattr(function, "given", {})
+            named = {name: _as_default(value) for name, value in given.items()} | named
+            result = self._call(function, arguments, named)
+            if isinstance(result, Object):
+                result.names |= {k: _as_default(v) for k, v in result.names.items()}
+            return result
         return self._call(function, arguments, named)
 
     def _call(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         result = self._result(function, arguments, named)
         given = [*arguments, *named.values()]
         parts = given if isinstance(result, Outside) else [e for e in given if isinstance(e, str)]
+        if isinstance(result, Outside):  # functions that it may call
+            parts += [f"{e}()" for e in given if isinstance(e, Outside) and _draws(e)]
         plain = type(result) in (str, int, float) or isinstance(result, Outside)
         if not plain or isinstance(function, Function | Method) or Chance.of(result):
             return result
@@ -1220,7 +1253,7 @@ class Interpreter:
                 for each in arguments
             )
         if unknown and permitted.reader(owner) and name == "schema":
-            return owner
+            return owner.option(name, str(given)) if Chance.of(given) else owner
         if unknown and permitted.writer(owner) and name in ("foreachBatch", "foreach"):
             return owner.foreachBatch(_unknown_body)
         try:
@@ -1250,7 +1283,7 @@ class Interpreter:
         """The result of a class that is not followed: it may read every DataFrame in its text."""
         if not permitted.frame(result):
             return result
-        for node, scope in self._not_followed:
+        for node, scope, _ in self._not_followed:
             if outside.root(function) != node.name:
                 continue
             named = [scope.value(inner.id) for inner in ast.walk(node) if _is_name(inner)]
@@ -1324,6 +1357,7 @@ class Interpreter:
         if self._unsure and any(node is called for called in self._calls):
             return Outside(f"${name}()")  # how often it calls itself is not known
         scope, at, yielded = Scope(outer.file, bound, outer), self.at, _Yielded()
+        drawn = self._drawn
         self._calls.append(node)
         self._results.append([])
         self._yields.append(yielded)
@@ -1341,7 +1375,7 @@ class Interpreter:
             if not self._results[-1]:
                 raise
         finally:
-            self.at, _ = at, self._calls.pop()
+            self.at, self._drawn, _ = at, drawn, self._calls.pop()
             several = self._results.pop()
             self._yields.pop()
         if yielded or (not isinstance(node, ast.Lambda) and _yields(node)):
@@ -1534,6 +1568,11 @@ def _by_chance(parts: Sequence[Any], value: Any) -> Any:
     """A value that was made of these parts: another one each time where one of them is."""
     found = Chance.of(parts)
     return value if found is None else Outside(f"${found.text}()")
+
+
+def _draws(value: str) -> bool:
+    """Whether a function that is not known, and was not called, gives another value each time."""
+    return "." in value and reason_of(value[1:]) is not None
 
 
 def _holds_unknown(value: Any) -> bool:

@@ -55,6 +55,20 @@ _ADDING: Final = frozenset({"console", "eventhubs", "kafka", "kinesis", "pulsar"
 """Formats that add to what is there without a mode."""
 _INSERTING: Final = 2
 """How a `WriteOperation` saves that is `insertInto`."""
+_PLACES: Final = frozenset(
+    {
+        "collection",
+        "database",
+        "dbtable",
+        "es.resource",
+        "index",
+        "keyspace",
+        "path",
+        "replacewhere",
+    }
+    | {"stream", "table", "topic"}
+)
+"""Options that say where rows are written."""
 _UNSEEN: Final = "unknown_stream"
 """The source of a query that is not known to read a stream, and does."""
 _SEVERAL: Final = "; the function writes more than that: let a query of its own write this"
@@ -375,7 +389,8 @@ def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation
         plan = ir.Opaque(
             (stream, plan), plan.columns, reason, True, True, started.position, left_open="text"
         )
-    place = [described.get("path"), described.get("table_name"), described["options"].get("path")]
+    place = [described.get("path"), described.get("table_name")]
+    place += [value for key, value in described["options"].items() if key.lower() in _PLACES]
     if any(chance.decides for chance in map(Chance.of, place) if chance is not None):
         plan = ir.Filter(plan, by_chance(started.position), started.position)
     if anew := _anew(described["options"]):

@@ -536,6 +536,36 @@ _NOT_KNOWN: Final = (
     ('df = df.select("*", F.col("_metadata.file_path"))', "CR"),
     ('df = df.select("k", F.col("_metadata.file_block_start"))', "CR, chance"),
     ('df = df.select("k", "_metadata")', "CR, chance"),
+    ('df = df.withColumn("at", F.lit(Run.AT.value))', "CR, chance"),
+    ('df = df.withColumn("at", F.lit(Run.NAME.value))', "CR, chance"),  # which one is not known
+    ('df = df.withColumn("at", F.lit(Settings().run))', "CR, chance"),
+    ('df = df.withColumn("at", F.lit(f"{Tag()}"))', "CR, chance"),
+    (
+        'df = df.withColumn("at", F.lit(hashlib.sha1(str(time.time()).encode()).hexdigest()))',
+        "CR, chance",
+    ),
+    ('df = df.select(*["k", "v"][: datetime.now().day % 2])', "OW[*], chance"),
+    ('df = df.select({0: "k", 1: "v"}[datetime.now().day % 2])', "OW[*], chance"),
+    (
+        'df = spark.readStream.schema(random.choice(["k INT", "k LONG"])).json("/a/df")',
+        "CR, chance",
+    ),
+    (
+        'held = {"at": time.time(), "n": os.environ["N"]}\n'
+        'df = df.withColumn("n", F.lit(held["n"]))',
+        "CR",
+    ),
+    ('logged(time.time())\ndf = df.withColumn("n", F.lit(logged(time.time())))', "CR"),
+    (
+        "df = df.dropDuplicates() if Given(**json.load(open('job.json'))).twice else df",
+        "OW[*], chance",
+    ),
+    ("df = chosen(df, **json.load(open('job.json')))", "OW[*], chance"),
+    (
+        'df.writeStream.queryName("last").format("kafka")\\\n'
+        '  .option("topic", f"t{date.today()}").start()',
+        "CR, chance",
+    ),
     ("df = cleaned(df)", "OW[*], chance"),
     ("df = tried(df)", "CR"),
     ('df = df.groupBy("k").agg(agg.of("v"))', "OW[*], chance"),
@@ -544,12 +574,24 @@ _NOT_KNOWN: Final = (
 
 def test_what_is_not_known_is_not_taken_for_nothing(tmp_path: Path) -> None:
     head = (
-        "import agg, places, requests, tenacity, time, uuid\n"
+        "import agg, hashlib, places, random, requests, tenacity, time, uuid\n"
+        "from dataclasses import dataclass\nfrom enum import Enum\n"
+        "from pydantic import BaseModel, Field\n"
         "from datetime import date, datetime, timedelta, timezone\n"
         f"{_HEAD}@places.logged\ndef cleaned(df): return df.where('v > 1')\n"
         f"@tenacity.retry(stop=3)\ndef tried(df): return df.where('v > 1')\n"
+        "class Run(Enum):\n    NAME = 'a'\n    AT = time.time()\n"
+        "class Settings(BaseModel):\n    run: str = Field(default_factory=uuid.uuid4)\n"
+        "class Tag:\n    def __init__(self): self.v = uuid.uuid4()\n"
+        "    def __str__(self): return str(self.v)\n"
+        "def logged(at):\n    print(at)\n    return os.environ['N']\n"
+        "@dataclass\nclass Given:\n    twice: bool = False\n    c: str = ''\n"
+        "    names: list = None\n    more: dict = None\n"
+        "def chosen(d, twice=False, **_): return d.distinct() if twice else d\n"
     )
-    texts = [f'{head}{part}\nstart(df, "last")\n' for part, _ in _NOT_KNOWN]
+    tmp_path.joinpath("job.json").write_text(_SETTINGS["job.json"])
+    last = 'start(df, "last")\n'
+    texts = [f"{head}{part}\n{'' if 'topic' in part else last}" for part, _ in _NOT_KNOWN]
     found = [graph["df -> last"] for graph in _all_started(tmp_path, texts)]
     assert dict(zip(texts, found, strict=True)) == {
         text: [label] for text, (_, label) in zip(texts, _NOT_KNOWN, strict=True)
