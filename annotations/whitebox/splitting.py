@@ -467,6 +467,8 @@ class _Splitting:
             conditions = (*conditions, *above)
             above = ()
         in_left, in_right = set(node.left.columns), set(node.right.columns)
+        if kind in (JoinKind.INNER, JoinKind.SEMI):
+            above = (*above, *_implied(conditions, in_left, in_right))
         left = self.rows(node.left, _about((*conditions, *above), in_left) if kind is JoinKind.INNER
                          else () if kind is JoinKind.FULL else _about(above, in_left))  # fmt: skip
         compared, tied = conditions[: node.null_aware], conditions[node.null_aware :]
@@ -474,7 +476,8 @@ class _Splitting:
             *(condition for condition in compared if not _may_be_null(condition)),
             *tied,
         )  # SP-7
-        right = self.rows(node.right, () if kind is JoinKind.FULL else _about(conditions, in_right))
+        matching = (*conditions, *_implied(conditions, in_right, in_left))
+        right = self.rows(node.right, () if kind is JoinKind.FULL else _about(matching, in_right))
         for side in (left, right):
             if side.kind is Kind.NONE:
                 return side
@@ -578,18 +581,19 @@ class _Splitting:
         conditions = list(conjuncts(node.condition))
         if not isinstance(scanned, Source) or node.null_aware or len(equal) != len(conditions):
             return False
+        every = self.rows(node.right, ())  # what holds of those that match need not hold of it
         records = [
             {
                 mine.occurrence
                 for mine in ours
-                for other in theirs
+                for other in self._marks(theirs, every)
                 if mine.recorded
                 and mine.streams == other.streams == {scanned.name}
                 and mine.attribute == other.attribute
                 and not mine.transform
                 and not other.transform
             }
-            for *_, (ours, theirs) in equal
+            for _, theirs, (ours, _) in equal
         ]
         return bool(records and set.intersection(*records))
 
@@ -943,6 +947,20 @@ def _equations(
             case Call(function=name, arguments=(one, other), user=None):
                 if name in _EQUAL or name in _NULL_SAFE:
                     yield one, other, name in _NULL_SAFE
+
+
+def _implied(
+    conditions: Iterable[Expression], columns: Collection[Column], others: Collection[Column]
+) -> Iterator[Expression]:
+    """Equalities of what equals one and the same of the others in rows that match (SP-3)."""
+    tied: dict[Expression, list[tuple[Expression, bool]]] = {}
+    for one, other, null_safe in _equations(conditions):
+        for here, there in ((one, other), (other, one)):
+            if _about([here], columns) and _about([there], others) and _comparable(here, there):
+                tied.setdefault(there, []).append((here, null_safe))
+    for several in tied.values():
+        name = "<=>" if all(null_safe for _, null_safe in several) else "="
+        yield from (Call(name, (several[0][0], here)) for here, _ in several[1:])
 
 
 def _substituted(condition: Expression, outputs: Mapping[Column, Expression]) -> Expression:

@@ -84,6 +84,22 @@ def scalars(node: Any) -> list[Any]:
     ]
 
 
+def existences(node: Any) -> list[Any]:
+    """EXISTS and IN with a subquery in a condition that asks of them only whether they hold.
+
+    An IN that does not hold may be NULL; below AND and OR alone that is the same.
+    """
+    subqueries = []
+    for part in node.find_all(exp.Exists, exp.In):
+        within, above = part is node, part.parent
+        while not within and isinstance(above, exp.And | exp.Or | exp.Paren):
+            within, above = above is node, above.parent
+        asked = isinstance(part, exp.Exists) or (part.args.get("query") is not None and within)
+        if asked and part.find_ancestor(exp.Query) is node.find_ancestor(exp.Query):
+            subqueries.append(part)
+    return subqueries
+
+
 def refuse_subqueries(node: Any) -> None:
     """Raise `NotUnderstood` where a subquery stands for a value."""
     query = node.find(exp.Query)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from sqlglot import exp
 
 from annotations.dataflow import Position
+from annotations.whitebox.datatypes import BOOLEAN
 from annotations.whitebox.functions import GENERATORS
 from annotations.whitebox.ir import (
     Aggregate,
@@ -38,6 +39,7 @@ from annotations.whitebox.sql_items import (
     column_of,
     conjuncts,
     exchanged,
+    existences,
     generated,
     has_aggregate,
     in_aggregate,
@@ -387,13 +389,21 @@ class Select:
                     return one, other
         raise NotUnderstood("a condition of a subquery that is no equality", node)
 
-    def _valued(self, plan: Relation, node: Any) -> tuple[Relation, Any, Expressions]:
-        """An expression with subqueries that stand for a value: each becomes a column below."""
-        parts = scalars(node)
+    def _valued(
+        self, plan: Relation, node: Any, asked: Sequence[Any] = ()
+    ) -> tuple[Relation, Any, Expressions]:
+        """An expression with subqueries that stand for a value: each becomes a column below.
+
+        Of those that are `asked` the value is whether they have a row.
+        """
+        parts = [*asked, *scalars(node)]
         if not parts:
             return plan, node, self.express
         columns: list[Column] = []
-        for part in parts:
+        for part in asked:
+            plan, column = self._found(plan, part)
+            columns.append(column)
+        for part in parts[len(asked) :]:
             self.builder.only(part, {"this"})
             tree = part.this
             conditions: list[Expression] = []
@@ -422,6 +432,33 @@ class Select:
                 column = value
             columns.append(column)
         return plan, replaced(node, parts), self._standing(columns, node)
+
+    def _found(self, plan: Relation, node: Any) -> tuple[Relation, Column]:
+        """The plan with a column that tells whether an EXISTS or IN holds.
+
+        The rows that it looks for are told apart only by what they are compared with, so that each
+        row of the plan is joined with one of them, or with none.
+        """
+        within = isinstance(node, exp.In)
+        tree, value = (node.args["query"], node.this) if within else (node.this, None)
+        right, conditions, _ = self._related(tree, value, node)
+        ties = [self._tie(condition, right, node) for condition in conditions]
+        place = self.builder.at(node)
+        values: list[Expression] = [key for key, _ in ties] or [Literal(True, BOOLEAN)]
+        keys = [column_of(text_of(value), value, place) for value in values]
+        looked_for = Project(right, tuple(zip(keys, values, strict=True)), place)
+        rows: Relation = Deduplicate(looked_for, tuple(keys), position=place)
+        there = Column("found", BOOLEAN, False)
+        outputs: list[Output] = [(key, Ref(key)) for key in keys]
+        outputs.append((there, Literal(True, BOOLEAN)))
+        rows = Project(rows, tuple(outputs), place)
+        pairs = zip(keys, ties, strict=False)
+        condition = _all([Call("=", (Ref(key), tie)) for key, (_, tie) in pairs])
+        joined = Join(plan, rows, JoinKind.LEFT, condition, position=place)
+        column = Column("found", BOOLEAN, False, place)
+        rest = tuple((unchanged, Ref(unchanged)) for unchanged in plan.columns)
+        held = Call("is not null", (Ref(there),), BOOLEAN)
+        return Project(joined, (*rest, (column, held)), place), column
 
     def _standing(self, columns: list[Column], item: Any) -> Expressions:
         """Expressions in which names stand for columns (`replaced`)."""
@@ -465,7 +502,7 @@ class Select:
         if isinstance(inner, exp.Exists):
             return self._subquery(plan, inner.this, None, negated, node)
         place = self.builder.at(node)
-        plan, node, express = self._valued(plan, node)
+        plan, node, express = self._valued(plan, node, existences(node))
         refuse_subqueries(node)
         return Filter(plan, express(node), place)
 
@@ -473,6 +510,15 @@ class Select:
         self, plan: Relation, tree: Any, value: Any, negated: bool, node: Any
     ) -> Relation:
         """IN and EXISTS as joins that keep the columns of the left side."""
+        right, conditions, compared = self._related(tree, value, node)
+        kind = JoinKind.ANTI if negated else JoinKind.SEMI
+        null_aware = compared if negated and value is not None else 0
+        place = self.builder.at(node)
+        return Join(plan, right, kind, _all(conditions), null_aware, place)
+
+    def _related(self, tree: Any, value: Any, node: Any) -> tuple[Relation, list[Expression], int]:
+        """The rows that an IN or EXISTS looks for: their plan, the conditions that they meet, and
+        how many columns IN compares, whose conditions come first."""
         while isinstance(tree, exp.Subquery):
             self.builder.only(tree, {"this"})
             tree = tree.this
@@ -489,10 +535,7 @@ class Select:
                 raise NotUnderstood("IN compares another number of columns", node)
             pairs = zip(map(self.express, values), members, strict=True)
             conditions = [*(Call("=", pair) for pair in pairs), *conditions]
-        condition = _all(conditions)
-        kind = JoinKind.ANTI if negated else JoinKind.SEMI
-        null_aware = len(members) if negated and value is not None else 0
-        return Join(plan, right, kind, condition, null_aware, self.builder.at(node))
+        return right, conditions, len(members)
 
     def correlated(self) -> tuple[Relation, list[Expression], tuple[Ref, ...]]:
         """A subquery: its plan, the conditions that tie it to the outer query, what it selects."""

@@ -75,6 +75,11 @@ def test_no_part_of_a_query_is_left_out(sql: str) -> None:
             "SELECT a.k FROM a LEFT SEMI JOIN b JOIN t ON b.k = t.x ON a.k = b.k",
             {"a": "CW", "b": "CW"},
         ),
+        (
+            "SELECT k FROM a WHERE n > 1 OR EXISTS (SELECT 1 FROM b WHERE b.k = a.k)",
+            {"a": "OW[k]", "b": "OW[k]"},
+        ),
+        ("SELECT k FROM a WHERE n > 1 OR k IN (SELECT x FROM t)", {"a": "CR"}),
     ],
 )
 def test_tables_that_are_joined_first_are_joined_as_one(sql: str, found: dict[str, str]) -> None:

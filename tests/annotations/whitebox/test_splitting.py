@@ -50,6 +50,12 @@ def refusal(text: str, *fds: FunctionalDependency) -> Refusal | None:
         "SELECT k, n, count(*) AS c FROM r GROUP BY k, ROLLUP (n)",
         "SELECT k FROM r INTERSECT SELECT k FROM s",
         "SELECT greatest(r.k, s.k) AS m, count(*) AS c FROM r LEFT JOIN s ON r.k = s.k GROUP BY 1",
+        "SELECT * FROM r a WHERE a.n > 1 OR a.id IN (SELECT b.id FROM s b WHERE b.k = a.k)",
+        "SELECT * FROM r a WHERE a.n > 1 OR NOT EXISTS (SELECT 1 FROM s WHERE s.k = a.k)",
+        # Two columns that equal one of a row that is found are equal.
+        "SELECT a.k, b.n FROM r a JOIN s b ON a.n = b.n "
+        "WHERE EXISTS (SELECT 1 FROM r c WHERE c.k = a.k AND c.k = b.k)",
+        "SELECT * FROM t JOIN r ON t.x = r.n JOIN s ON t.x = r.k AND t.x = s.k",
         # A record that looks for its own values finds itself.
         "SELECT * FROM r a WHERE EXISTS (SELECT 1 FROM r b WHERE b.n = a.n)",
         "SELECT * FROM r a WHERE NOT EXISTS (SELECT 1 FROM r b WHERE b.n = a.n AND b.id = a.id)",
@@ -82,6 +88,13 @@ def test_what_splits(text: str) -> None:
         ("SELECT r.id FROM r JOIN other ON r.k = other.k", "other is not sealed"),
         ("SELECT x FROM t", "does not read the sealed input"),
         ("SELECT id, (SELECT max(n) FROM s) AS m FROM r", "without GROUP BY gives a row"),
+        ("SELECT * FROM r a WHERE n > 1 OR EXISTS (SELECT 1 FROM s WHERE s.n = a.n)",
+         "one row for each n puts rows of different"),
+        ("SELECT * FROM r a WHERE n > 1 OR NOT (a.n IN (SELECT s.n FROM s WHERE s.k = a.k))",
+         "nothing is known of what it does"),
+        ("SELECT a.k, b.n FROM r a JOIN s b ON a.n = b.n "
+         "WHERE NOT EXISTS (SELECT 1 FROM r c WHERE c.k = a.k AND c.k = b.k)",
+         "puts rows of different"),
         ("SELECT id FROM r WHERE n = ANY (SELECT n FROM s)", "nothing is known of what it does"),
         ("SELECT coalesce(r.n, s.n) AS m, count(*) FROM r JOIN s ON r.k = s.k GROUP BY 1",
          "into one group"),
