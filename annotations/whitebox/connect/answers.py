@@ -61,6 +61,11 @@ _MERGE: Final = re.compile(
     rf"({_NAME}).*?\bUSING\s+({_NAME}|\()",
     re.IGNORECASE | re.DOTALL,
 )
+_INSERTED: Final = re.compile(
+    r"\bON\b((?:(?!\bWHEN\b).)*)WHEN\s+NOT\s+MATCHED\s+(?:BY\s+TARGET\s+)?THEN\s+INSERT\s*\*\s*;?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The condition and the action of a `MERGE` that only inserts whole rows."""
 _INSERT: Final = re.compile(
     rf"\s*INSERT\s+(?:INTO|OVERWRITE)\s+(?:TABLE\s+)?({_NAME})\s*(?:\([^)]*\)\s*)?"
     r"((?:SELECT|WITH|FROM|TABLE)\b.*)",
@@ -70,6 +75,10 @@ _OVERWRITE: Final = re.compile(r"\s*INSERT\s+OVERWRITE\b", re.IGNORECASE)
 _QUERY: Final = re.compile(r"(?:\s|\(|--.*\n|/\*.*?\*/)*(SELECT|WITH|FROM|VALUES|TABLE)\b", re.I)
 _OPEN_TABLE: Final = re.compile(r"\b(?:FROM|JOIN)\s+`?\$[^\s.`]+`?(?=[\s);]|$)", re.I)
 """A table whose name is not known, and that may be a temporary view."""
+
+
+INSERTING: Final = pb.MergeAction.ActionType.ACTION_TYPE_INSERT_STAR
+"""What a merge does that inserts rows as they are."""
 
 
 class Refused(Exception):  # noqa: N818 - it is the user's code that meets it
@@ -316,6 +325,11 @@ class Answers:
         command: Any
         if merge:
             command = pb.MergeIntoTableCommand(target_table_name=target, source_table_plan=read)
+            inserted = _INSERTED.search(match.string, match.end())
+            command.match_actions.extend([] if inserted else [pb.Expression()])
+            if inserted and inserted.end() == len(match.string):
+                command.merge_condition.expression_string.expression = inserted[1]
+                command.not_matched_actions.add().merge_action.action_type = INSERTING
         else:
             mode = pb.WriteOperationV2.Mode
             over = mode.MODE_OVERWRITE if _OVERWRITE.match(match[0]) else mode.MODE_APPEND

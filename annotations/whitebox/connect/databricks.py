@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from annotations.whitebox.connect.outside import Outside, by_default
@@ -234,7 +234,7 @@ def delta_modules(spark: Any) -> dict[str, Callable[[], ModuleType]]:
             return self
 
         def merge(self, source: Any, condition: Any) -> Any:
-            return _Merge(self.name, source, spark)
+            return _Merge(self.name, source, condition, spark)
 
         def delete(self, *_: Any, **__: Any) -> None:
             spark.sql(f"DELETE FROM {self.name}")
@@ -265,20 +265,35 @@ def delta_modules(spark: Any) -> dict[str, Callable[[], ModuleType]]:
 class _Merge:
     """A merge under construction; `execute` sends it."""
 
-    def __init__(self, target: str, source: Any, spark: Any) -> None:
-        self._of = SimpleNamespace(target=target, source=source, spark=spark)
+    def __init__(self, target: str, source: Any, condition: Any, spark: Any) -> None:
+        import pyspark.sql.connect.proto as pb
+
+        self._client = spark.client
+        self._command = pb.Command()
+        merge = self._command.merge_into_table_command
+        merge.target_table_name = target
+        merge.source_table_plan.CopyFrom(source._plan.to_proto(self._client).root)
+        if isinstance(condition, str):
+            merge.merge_condition.expression_string.expression = condition
+        else:
+            merge.merge_condition.CopyFrom(condition.to_plan(self._client))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return lambda *_, **__: self
+
+        def noted(*given: Any, **named: Any) -> _Merge:
+            from annotations.whitebox.connect.answers import INSERTING
+
+            merge = self._command.merge_into_table_command
+            if name.startswith("when"):
+                inserts = name.startswith("whenNotMatchedInsert")
+                actions = merge.not_matched_actions if inserts else merge.match_actions
+                whole = name.endswith("InsertAll") and not (given or named)
+                actions.add().merge_action.action_type = INSERTING if whole else 0
+            return self
+
+        return noted
 
     def execute(self) -> None:
-        import pyspark.sql.connect.proto as pb
-
-        command = pb.Command()
-        merge = command.merge_into_table_command
-        merge.target_table_name = self._of.target
-        client = self._of.spark.client
-        merge.source_table_plan.CopyFrom(self._of.source._plan.to_proto(client).root)
-        client.execute_command(command)
+        self._client.execute_command(self._command)

@@ -7,8 +7,10 @@ once, with a batch that has the columns of the query: what it writes are the que
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -24,7 +26,7 @@ from annotations.whitebox.connect.reading import (
 
 # isort: split
 from annotations.whitebox.connect import configuration, outside, permitted, texts
-from annotations.whitebox.connect.answers import Refused, Started
+from annotations.whitebox.connect.answers import INSERTING, Refused, Started
 from annotations.whitebox.connect.carrying import carried, taken
 from annotations.whitebox.connect.databricks import (
     DBUtils,
@@ -308,11 +310,12 @@ def _written(
     options = described["options"]
     if not varies:  # where they are, they are of the function's own micro-batches
         described["options"] = {k: v for k, v in options.items() if k.lower() not in _OF_BATCHES}
+    target = getattr(written.command, "target_table_name", "")
+    plan, first, merged = _merged(written.command, plan) if target else (plan, None, "")
     path = annotate(plan).paths.get(batch)
     if path is None:
         return None
     by_record = not (path.writes or path.gates or path.within is Within.SEQUENCE)
-    target = getattr(written.command, "target_table_name", "")
     if not target and written.command.mode in _REPLACING[type(written.command).__name__]:
         varies = varies or "each micro-batch takes the place of what those before have written"
     elif not target and _first_only(written.command):
@@ -332,9 +335,8 @@ def _written(
         plan = ir.Opaque((query,), plan.columns, reason, position=written.position)
         code = {"reason": reason}
     if target:
-        reason = f"a merge into {target} keeps, of records with the same key, what came last"
-        plan = ir.Opaque((plan,), plan.columns, reason, position=written.position)
-        code = {"reason": reason}
+        code = {"reason": merged}
+        plan = ir.Opaque((plan,), plan.columns, merged, position=written.position, keys=first)
     made = {"plan": plan_json.to_json(plan), "in_batch": True, "code": code, "started": started}
     return described | made
 
@@ -355,6 +357,65 @@ def _anew(options: Mapping[str, str]) -> str:
         return "another one each time"
     removed = place and any(overlap(place, each) for each in outside.REMOVED if each.strip("/"))
     return "removed by the script" if removed else ""
+
+
+def _merged(
+    command: Any, plan: ir.Relation
+) -> tuple[ir.Relation, tuple[ir.Expression, ...] | None, str]:
+    """The rows that a merge takes, by which of their columns it tells them apart, and what it does.
+
+    One that only inserts, of a micro-batch in which each key is once, inserts the first row of each
+    key: which of a key's rows are in one micro-batch does not matter.
+    """
+    into = f"a merge into {command.target_table_name}"
+    if command.match_actions or command.not_matched_by_source_actions:
+        return plan, None, (
+            f"{into} keeps, of records with the same key, what came last, and Spark stops the job "
+            "where several of a micro-batch meet one row of the table"
+        )  # fmt: skip
+    actions = [each.merge_action for each in command.not_matched_actions]
+    whole = all(
+        each.action_type == INSERTING and not each.HasField("condition") for each in actions
+    )
+    pairs = map(_TIE.fullmatch, re.split(r"(?i)\bAND\b", _text(command.merge_condition)))
+    ties = [tie[2].lower() if tie is not None and tie[1] != tie[3] else "" for tie in pairs]
+    keys, rows = _once(plan)
+    if whole and len(actions) == 1 and keys and {key.name.lower() for key in keys} == set(ties):
+        return rows, tuple(map(ir.Ref, keys)), (
+            f"{into} inserts the first record of each {', '.join(ties)}, and those without one in "
+            "each micro-batch"
+        )  # fmt: skip
+    return plan, None, f"{into} inserts the records of a key that are in the first micro-batch"
+
+
+_TIE: Final = re.compile(r"\s*(\w+)\.(\w+)\s*==?\s*(\w+)\.(?i:\2)\s*")
+"""A column of a table that equals the one of that name of another."""
+
+
+def _text(condition: Any) -> str:
+    """The condition of a merge, where it is made of columns that are equal."""
+    match condition.WhichOneof("expr_type"):
+        case "expression_string":
+            return str(condition.expression_string.expression)
+        case "unresolved_attribute":
+            return str(condition.unresolved_attribute.unparsed_identifier)
+        case "unresolved_function" if condition.unresolved_function.function_name in ("and", "=="):
+            function = condition.unresolved_function
+            return f" {function.function_name} ".join(map(_text, function.arguments))
+    return ""
+
+
+def _once(plan: ir.Relation) -> tuple[tuple[ir.Column, ...], ir.Relation]:
+    """The columns of which a plan has each combination once, and the rows it chooses from."""
+    match plan:
+        case ir.Deduplicate():
+            return plan.keys, plan.input
+        case ir.Project():
+            keys, below = _once(plan.input)
+            names = {value.column: c for c, value in plan.outputs if isinstance(value, ir.Ref)}
+            if keys and len(names) == len(plan.outputs) and names.keys() >= set(keys):
+                return tuple(names[key] for key in keys), replace(plan, input=below)
+    return (), plan
 
 
 def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -154,16 +155,50 @@ clicks = spark.readStream.schema("id INT, n INT").json("clicks")
 """
 
 
-def test_what_a_function_does_with_micro_batches_is_not_known(tmp_path: Path) -> None:
-    code = """
-def merge(rows, batch):
-    rows.createOrReplaceTempView("news")
-    rows.sparkSession.sql("MERGE INTO t USING news ON t.id = news.id "
-                          "WHEN MATCHED THEN UPDATE SET n = news.n")
-
-clicks.writeStream.queryName("merged").foreachBatch(merge).start()
+SQL_MERGE: Final = """
+    rows{0}.createOrReplaceTempView("news")
+    rows.sparkSession.sql("MERGE INTO t USING news ON t.id = news.id {1}")
 """
-    assert labels_of(code, tmp_path) == {"merged": "OW[*]"}
+DELTA_MERGE: Final = """
+    (DeltaTable.forName(spark, "t").alias("t")
+        .merge(rows{0}.alias("s"), "t.id = s.id").{1}.execute())
+"""
+OWN_MERGE: Final = """
+    rows{0}.alias("s").mergeInto("t", F.col("t.id") == F.col("s.id")).{1}.merge()
+"""
+UPDATES: Final = "WHEN MATCHED THEN UPDATE SET n = news.n"
+INSERTS: Final = "WHEN NOT MATCHED THEN INSERT *"
+FIRST: Final = ".dropDuplicates(['id'])"
+
+
+MERGES: Final = (
+    (SQL_MERGE, "", UPDATES, "OW[*]"),
+    (SQL_MERGE, FIRST, f"{UPDATES} {INSERTS}", "OW[*]"),
+    (SQL_MERGE, "", INSERTS, "OW[*]"),
+    (SQL_MERGE, FIRST, INSERTS, "OW[id]"),
+    (SQL_MERGE, f".where('n > 0'){FIRST}", f"{INSERTS};", "OW[id]"),
+    (SQL_MERGE, FIRST, f"AND news.n > 0 {INSERTS}", "OW[*]"),
+    (SQL_MERGE, FIRST, "WHEN NOT MATCHED AND news.n > 0 THEN INSERT *", "OW[*]"),
+    (SQL_MERGE, FIRST, f"{INSERTS} WHEN NOT MATCHED BY SOURCE THEN DELETE", "OW[*]"),
+    (SQL_MERGE, ".dropDuplicates(['id', 'n'])", INSERTS, "OW[*]"),
+    (SQL_MERGE, ".limit(5).dropDuplicates(['id'])", INSERTS, "OW[*]"),
+    (DELTA_MERGE, FIRST, "whenNotMatchedInsertAll()", "OW[id]"),
+    (DELTA_MERGE, FIRST, "whenNotMatchedInsertAll('s.n > 0')", "OW[*]"),
+    (DELTA_MERGE, FIRST, "whenMatchedUpdateAll().whenNotMatchedInsertAll()", "OW[*]"),
+    (DELTA_MERGE, FIRST, "whenNotMatchedBySourceDelete().whenNotMatchedInsertAll()", "OW[*]"),
+    (OWN_MERGE, FIRST, "whenNotMatched().insertAll()", "OW[id]"),
+    (OWN_MERGE, FIRST, "whenNotMatched(F.col('s.n') > 0).insertAll()", "OW[*]"),
+    (OWN_MERGE, FIRST, "whenMatched().delete().whenNotMatched().insertAll()", "OW[*]"),
+)
+
+
+def test_what_a_merge_of_micro_batches_keeps(tmp_path: Path) -> None:
+    code = "from delta.tables import DeltaTable\nfrom pyspark.sql import functions as F\n"
+    for at, (body, of, does, _) in enumerate(MERGES):
+        code += f"def merge{at}(rows, batch):{body.format(of, does)}\n"
+        code += f"clicks.writeStream.queryName('q{at}').foreachBatch(merge{at}).start()\n"
+    labels = {f"q{at}": label for at, (*_, label) in enumerate(MERGES)}
+    assert labels_of(code, tmp_path) == labels
 
 
 @pytest.mark.parametrize(
