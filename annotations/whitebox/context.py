@@ -233,7 +233,7 @@ def _takes_times(call: Call, text: Callable[[Expression], bool], kind: DataType 
         return any(map(time, call.type.parts))
     types = [type_of(argument) for argument in call.arguments]
     families = {type_.family for type_ in types}
-    if call.function == "concat" and not families & {Family.ARRAY, Family.UNKNOWN}:
+    if call.function in ("concat", "||") and not families & {Family.ARRAY, Family.UNKNOWN}:
         return False  # what is no text becomes one
     if row is not None and row.compares:
         moves = call.function in ("+", "-") and Family.INTERVAL in families

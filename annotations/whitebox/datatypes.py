@@ -94,8 +94,9 @@ class DataType:
 
     @property
     def collated(self) -> bool:
-        """True where a collation compares a text of the value: equal values may differ."""
-        return any(part.family is Family.STRING and part.bits for part in self.parts)
+        """True where a collation may compare a text of the value: equal values may differ."""
+        texts = (Family.STRING, Family.UNKNOWN)
+        return any(part.family in texts and part.bits for part in self.parts)
 
     @property
     def numeric(self) -> bool:
@@ -112,6 +113,8 @@ BOOLEAN: Final = DataType(Family.BOOLEAN)
 STRING: Final = DataType(Family.STRING)
 COLLATED: Final = DataType(Family.STRING, 1)
 """A text under a collation other than that of its bytes, whichever it is."""
+MAYBE_COLLATED: Final = DataType(Family.UNKNOWN, 1)
+"""Such a text or a value of another type: the ANSI mode decides."""
 INT: Final = DataType(Family.INTEGER, 32)
 BIGINT: Final = DataType(Family.INTEGER, 64)
 DECIMAL: Final = DataType(Family.DECIMAL, 128)

@@ -471,7 +471,7 @@ _COMPARES: Final = """
     = == <=> <> != < <= > >= + - between in case when if coalesce nvl nvl2 ifnull nullif greatest
     least equal_null array array_append array_contains array_except array_insert array_intersect
     array_position array_prepend array_remove array_union arrays_overlap array_repeat map map_concat
-    map_contains_key element_at try_element_at concat zip_with lead lag
+    map_contains_key element_at try_element_at concat || zip_with lead lag sequence
     """
 
 

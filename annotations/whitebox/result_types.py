@@ -21,6 +21,7 @@ from annotations.whitebox.datatypes import (
     DOUBLE,
     INT,
     INTERVAL,
+    MAYBE_COLLATED,
     STRING,
     TIMESTAMP,
     UNKNOWN,
@@ -135,6 +136,9 @@ def common(types: Sequence[DataType]) -> DataType:
         return UNKNOWN
     if all(type_ == known[0] for type_ in known):
         return known[0]
+    if any(type_.collated for type_ in known):  # in ANSI mode a text becomes what the other is
+        texts = all(type_.family is Family.STRING for type_ in known)
+        return COLLATED if texts else MAYBE_COLLATED
     if not all(type_.numeric for type_ in known):
         return UNKNOWN
     families = {type_.family for type_ in known}
@@ -245,11 +249,9 @@ def result_type(function: str, arguments: Sequence[Expression]) -> DataType:
     """
     type_ = _result_type(function, arguments)
     types = [type_of(argument) for argument in arguments]
-    if COLLATED not in types or RULES.get(function) in _OF_NUMBERS:
+    if not {COLLATED, MAYBE_COLLATED} & set(types) or RULES.get(function) in _OF_NUMBERS:
         return type_
-    if RULES.get(function) is common and any(argument.numeric for argument in types):
-        return type_  # the text becomes a number
-    return COLLATED if type_.family in (Family.STRING, Family.UNKNOWN) else type_
+    return COLLATED if type_.family is Family.STRING or type_ == UNKNOWN else type_
 
 
 def _result_type(function: str, arguments: Sequence[Expression]) -> DataType:

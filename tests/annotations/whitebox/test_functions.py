@@ -175,6 +175,10 @@ def test_a_text_under_a_collation_is_no_key_and_is_shown_as_the_first_row_writes
     assert label("SELECT DISTINCT lower FROM r") == "OW[*] sequence"
     assert label("SELECT upper(lower) AS u FROM r GROUP BY upper(lower)") == "OW[*] sequence"
     assert label("SELECT coalesce(lower, s) AS u FROM r GROUP BY 1") == "OW[*] sequence"
+    # Without ANSI mode, what meets a text becomes one; and a text stays one in an array.
+    assert label("SELECT DISTINCT coalesce(lower, k) AS u FROM r") == "OW[*] sequence"
+    assert label("SELECT DISTINCT upper(coalesce(lower, k)) AS u FROM r") == "OW[*] sequence"
+    assert label("SELECT DISTINCT array(lower, s) AS u FROM r") == "OW[*] sequence"
     assert label("SELECT DISTINCT s FROM r") == "CW"
 
 
@@ -212,6 +216,10 @@ def test_a_key_is_kept_distinct_by_what_is_claimed_of_its_types(key: str, kept: 
         ("SELECT k FROM r WHERE day IN ('2024-01-01', 'today')", True),
         ("SELECT k FROM r WHERE datediff('today', day) > 3", True),
         ("SELECT coalesce(day, 'today') AS x FROM r", True),
+        ("SELECT k FROM r WHERE coalesce(lower, t) > 'now'", True),
+        ("SELECT sequence('today', t) AS x FROM r", True),
+        ("SELECT array('today') || array(day) AS x FROM r", True),
+        ("SELECT 'today' || day AS x FROM r", False),
         ("SELECT k FROM r WHERE t > '12:30'", True),
         ("SELECT CAST(' T9:05:00' AS TIMESTAMP) AS x FROM r", True),
         ("SELECT k FROM r WHERE t > '2024-01-01 12:30'", False),
