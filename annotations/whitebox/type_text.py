@@ -7,6 +7,7 @@ from typing import Final
 from annotations.whitebox.datatypes import UNKNOWN, DataType, Family
 
 _INTEGERS: Final = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+_TIMES: Final = ("TIMESTAMP", "TIMESTAMP_NTZ", "TIME")
 _UNKNOWN: Final = "?"
 
 
@@ -25,8 +26,10 @@ def schema_text(type_: DataType) -> str:
         case Family.DECIMAL:
             digits = f"DECIMAL({type_.bits},{type_.scale})"
             return digits if type_.digits_known else _UNKNOWN
-        case Family.STRING if type_.bits:
-            return _UNKNOWN
+        case Family.TIMESTAMP:
+            return _TIMES[type_.bits]
+        case Family.STRING | Family.UNKNOWN if type_.bits:
+            return "STRING COLLATE ANY"
         case Family.ARRAY:
             return f"ARRAY<{schema_text(type_.element or UNKNOWN)}>"
         case Family.MAP:
@@ -49,5 +52,5 @@ def sql_text(type_: DataType) -> str | None:
     True
     """
     text = schema_text(type_)
-    inexact = (_UNKNOWN, "DECIMAL", "VOID", "INTERVAL")
+    inexact = (_UNKNOWN, "DECIMAL", "VOID", "INTERVAL", "COLLATE")
     return None if any(word in text for word in inexact) else text.replace("`", "")

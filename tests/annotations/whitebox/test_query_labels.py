@@ -12,10 +12,12 @@ import pytest
 
 from annotations.vocabulary import Within
 from annotations.whitebox.components import Output, derive_output
+from annotations.whitebox.datatypes import parse_type
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Role
 from annotations.whitebox.splitting import splits
 from annotations.whitebox.sql import read
+from annotations.whitebox.type_text import schema_text
 
 COLUMNS: Final = {
     "id": "INT NOT NULL",
@@ -206,3 +208,16 @@ def test_of_equal_texts_under_a_collation_the_first_one_is_shown(sql: str) -> No
     (path, *_) = derived(sql).paths()
     assert str(path.annotation) == "OW[k]"
     assert path.within is Within.SEQUENCE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"{name} COLLATE UNICODE_CI" for name in ("STRING", "ARRAY<STRING", "MAP<INT, STRING")),
+        *("TIMESTAMP", "TIMESTAMP_NTZ", "TIME", "DECIMAL(9,2)", "FLOAT", "BINARY", "VARIANT"),
+    ],
+)
+def test_another_component_reads_what_decides_of_a_type(text: str) -> None:
+    """A collation that was forgotten on the way made `SELECT DISTINCT` confluent."""
+    kind, _ = parse_type(text + ">" * text.count("<"))
+    assert parse_type(schema_text(kind)) == (kind, True)
