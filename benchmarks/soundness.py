@@ -253,8 +253,7 @@ def unsaid(numbers: Sequence[int], seed: int) -> tuple[Counter[str], list[str]]:
         except BadInput as error:
             found[f"refused: {error.diagnostics[0].code.id}"] += 1
             continue
-        better = {each for each, rank in before.items() if after.get(each, 0) < rank}
-        better |= {each for each, rank in after.items() if rank < before.get(each, 0)}
+        better = {each for each in before.keys() & after.keys() if after[each] < before[each]}
         found[f"{'better' if better else 'no better'}, {'told' if said else 'not told'}"] += 1
         if better and not said:
             wrong.append(f"file {number}, {sorted(better)}:\n{written}")
