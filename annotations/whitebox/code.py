@@ -334,14 +334,13 @@ class Code:
         return known[end]
 
     def _functions(self, asked: Sequence[Function]) -> list[Relation]:
-        from annotations.whitebox.pyspark_code import read_functions
+        from annotations.whitebox.pyspark_code import read_functions, read_functions_twice
         from annotations.whitebox.sandbox import Limits
 
-        limits = self._execute or Limits()
-        texts = read_functions(asked, folder=self._folder, limits=limits, follow=True)
+        folder = self._folder
         if self._execute is None:
-            return texts
-        ran = read_functions(asked, folder=self._folder, limits=limits)
+            return read_functions(asked, folder=folder, limits=Limits(), follow=True)
+        texts, ran = read_functions_twice(asked, folder=folder, limits=self._execute)
         return [_weaker(plan, text) for plan, text in zip(ran, texts, strict=True)]
 
     def _read_python(

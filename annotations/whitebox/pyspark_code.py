@@ -175,9 +175,24 @@ def read_functions(
     as far as that goes."""
     request = _of_functions(functions, folder)
     answer = _ask({**request, "follow": True} if follow else request, folder, limits)
+    return _plans(functions, answer["functions"])
+
+
+@_understood()
+def read_functions_twice(
+    functions: Sequence[Function], *, folder: Path, limits: Limits
+) -> tuple[list[ir.Relation], list[ir.Relation]]:
+    """The plans of functions that are followed, and those of the same functions that are run."""
+    answer = _ask(_of_functions(functions, folder) | {"twice": True}, folder, limits)
+    return _plans(functions, answer["followed"]), _plans(functions, answer["functions"])
+
+
+def _plans(
+    functions: Sequence[Function], descriptions: Sequence[Mapping[str, Any]]
+) -> list[ir.Relation]:
     return [
         _plan(function, description)
-        for function, description in zip(functions, answer["functions"], strict=True)
+        for function, description in zip(functions, descriptions, strict=True)
     ]
 
 

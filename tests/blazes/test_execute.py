@@ -103,7 +103,7 @@ def seconds(tmp_path_factory: pytest.TempPathFactory) -> int:
     began = time.monotonic()
     blazes(flow, "check", "flow.yaml", "--execute")
     flow.end()
-    return max(6, 2 * round(time.monotonic() - began))
+    return max(6, 3 * round(time.monotonic() - began))
 
 
 def test_every_command_either_reads_or_says_that_it_runs_code() -> None:

@@ -16,6 +16,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -50,6 +51,8 @@ def main() -> int:
     sys.dont_write_bytecode = True  # reading leaves nothing beside the user's modules
     if request["kind"] == "several":
         _put(Path(request["answer"]), {"answers": list(_several(request))})
+    elif request.get("twice"):
+        _put(Path(request["answer"]), _twice(request))
     else:
         _put(Path(request["answer"]), _answered(Reading(request), request))
     sys.stdout.flush()
@@ -75,6 +78,27 @@ def _put(target: Path, answer: Mapping[str, Any]) -> None:
     part = target.with_suffix(".part")
     part.write_text(json.dumps(answer), encoding="utf-8")
     part.replace(target)
+
+
+def _twice(request: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of functions that are run, and, as `followed`, that of the same functions, which
+    another process has followed before: both need the same modules."""
+    home = Reading(request)
+    target = Path(request["answer"]).with_suffix(".followed")
+    child = os.fork()
+    if not child:
+        with suppress(Exception):  # without an answer all fails
+            _put(target, _answered(home, {**request, "follow": True}))
+        os._exit(0)
+    os.waitpid(child, 0)
+    followed = json.loads(target.read_bytes())
+    target.unlink()
+    answer = _answered(home, request)
+    one, other = followed["seen"], answer["seen"]
+    answer["seen"] = {
+        kind: [*{*one[kind], *other[kind]}] for kind in ("files", "folders", "searched")
+    } | {"outside": one["outside"] or other["outside"]}
+    return answer | {"followed": followed["functions"]}
 
 
 def _several(request: Mapping[str, Any]) -> Iterator[dict[str, Any] | None]:

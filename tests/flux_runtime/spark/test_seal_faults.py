@@ -25,10 +25,10 @@ def attacked(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.spark
 @pytest.mark.timeout(2400)
 def test_every_record_is_accounted_for_after_faults_of_every_kind() -> None:
-    """The seed draws each kind that is no damage, and four damages."""
-    run = attacked("--seed", "12293", "--faults", "14")
+    """The seed draws each kind that is no damage, and damages."""
+    run = attacked("--seed", "12293", "--faults", "20")
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "14 faults, " in run.stdout
+    assert "20 faults, " in run.stdout
     assert re.search(r"^disk full +1  (stopped, then )?went on 1$", run.stdout, re.MULTILINE)
     assert "each accounted for" in run.stdout
 
