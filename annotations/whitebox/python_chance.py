@@ -5,9 +5,11 @@ other modules it is taken for granted, and said."""
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 
 def _names(text: str) -> frozenset[str]:
@@ -54,6 +56,7 @@ CHANCE: Final = _table(
     pika psycopg psycopg2 pymongo pymysql pyodbc redis requests smtplib snowflake sqlalchemy
     urllib.request urllib3 websocket
     """,
+    what_tables_hold="DataFrame",
 )
 """Function, or module with all that is in it -> what it depends on beside its arguments."""
 FILES: Final = _names(
@@ -179,3 +182,42 @@ def imported_names(tree: ast.AST) -> dict[str, str]:
                 for alias in names:
                     imported[alias.asname or alias.name] = within + alias.name
     return imported
+
+
+@dataclass(frozen=True)
+class Chance:
+    """A value that is another one each time."""
+
+    text: str
+    """What gives it."""
+    in_batch: ClassVar[bool] = False
+    """Whether values are those of a function of `foreachBatch`, which reads files anew."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether a path is another one by it each time: what a service or a
+        table says is taken for a setting."""
+        return reason_of(self.text) not in ("a service", "what tables hold")
+
+    @classmethod
+    def of(cls, value: object) -> Chance | None:
+        """The one that a value which is not known, or a part of it, stands for; None: none."""
+        if isinstance(value, list | tuple | set):
+            return next(filter(None, map(cls.of, value)), None)
+        if isinstance(value, dict):
+            return cls.of([*value.values()])
+        called = _CALLED_IN_BATCH if cls.in_batch else _CALLED
+        call = called.search(value) if isinstance(value, str) and "$" in value else None
+        return None if call is None else cls(call[1])
+
+
+def _calling(names: Collection[str]) -> re.Pattern[str]:
+    return re.compile(
+        r"\$((?:" + "|".join(map(re.escape, sorted(names))) + r")(?:\.\w+)*(?=\()|"
+        r"(?:" + "|".join(map(re.escape, (*GIVEN, *NAMED))) + r")(?=\(\)))"
+    )
+
+
+_CALLED: Final = _calling([*CHANCE, "hash"])
+_CALLED_IN_BATCH: Final = _calling([*CHANCE, *FILES, "hash"])
+"""A call in the text of what is not known; of some functions one whose arguments are left out."""

@@ -85,6 +85,10 @@ class Refused(Exception):  # noqa: N818 - it is the user's code that meets it
     """The code asked for something that only data, and so a running Spark, can answer."""
 
 
+class Asked(Refused):
+    """It was asked for outside of the function of a micro-batch."""
+
+
 @dataclass(frozen=True)
 class Started:
     """A streaming query that would start here, or a batch that would be written."""
@@ -236,7 +240,8 @@ class Answers:
             )
             if name == "count" and not (more or aggregate.grouping_expressions):
                 return [_count(self.rows)]
-        raise Refused("an action needs data: only what describes a computation can be read")
+        refused = Asked if self.rows is None else Refused
+        raise refused("an action needs data: only what describes a computation can be read")
 
     def _command(self, command: Any) -> list[dict[str, Any]]:
         kind = command.WhichOneof("command_type")

@@ -31,13 +31,12 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from annotations.dataflow import Position
 from annotations.whitebox.connect import classes, configuration, outside, permitted, places
-from annotations.whitebox.connect.answers import Refused
+from annotations.whitebox.connect.answers import Asked, Refused
 from annotations.whitebox.connect.classes import Class, Method, Object, Super
 from annotations.whitebox.connect.outside import PLACE, UNREAD, Default, Open, Outside
 from annotations.whitebox.connect.program import program
-from annotations.whitebox.connect.user_functions import Chance
 from annotations.whitebox.derivation import ORDER
-from annotations.whitebox.python_chance import GIVEN, NAMED, reason_of, reason_of_call
+from annotations.whitebox.python_chance import GIVEN, NAMED, Chance, reason_of, reason_of_call
 
 STEPS_MAX: Final = 200_000
 """Statements and expressions that are worked out of one script."""
@@ -300,9 +299,9 @@ class Interpreter:
         """What is another one each time, among the parts of the expression that is being read."""
         self._unsure = 0
         """In how many ways that may not be taken the place lies that is being read."""
-        self._leaves: list[list[tuple[bool, _State]]] = []
-        """Of each loop, the ways out of a turn that may have been taken: whether it goes on, and
-        what was there."""
+        self._leaves: list[list[tuple[bool, _State, str]]] = []
+        """Of each loop, the ways out of a turn that may have been taken: whether it goes on, what
+        was there, and what is not known."""
         self.at: Position | None = None
         """The place that is being read."""
         places.reading(lambda: self.at)
@@ -368,7 +367,8 @@ class Interpreter:
             case ast.Try() | ast.TryStar():
                 self._try(node, scope)
             case ast.While(test=test):
-                self._repeated(f"`while {ast.unparse(test)[:60]}`", node, scope)
+                decided = self.value(test, scope)
+                self._repeated(f"`while {ast.unparse(test)[:60]}`", node, scope, decided)
             case ast.Match():
                 self._match(node, scope)
             case ast.Return(value=value):
@@ -430,7 +430,7 @@ class Interpreter:
                 return  # a check of what only the running script has
             outside.note(f"`if {ast.unparse(node.test)[:60]}` is not known, and was read both ways")
             outside.BOTH.append(ast.unparse(node.test)[:60])
-            self._ways([node.body, node.orelse], scope, f"whether `{ast.unparse(node.test)[:60]}`")
+            self._ways([node.body, node.orelse], scope, _whether(node.test, test))
             return
         self._body(node.body if test else node.orelse, scope)
 
@@ -438,6 +438,7 @@ class Interpreter:
         """A `match`, whose cases are not told apart: each is a way."""
         subject = f"`match {ast.unparse(node.subject)[:60]}`"
         outside.note(f"{subject} is not worked out, and every case of it is read")
+        subject += _by(self.value(node.subject, scope))
         for part in ast.walk(node):
             for name in ("name", "rest"):
                 if isinstance(part, ast.pattern) and isinstance(getattr(part, name, None), str):
@@ -493,7 +494,7 @@ class Interpreter:
         before = self._state(scope)
         ended: list[_State] = []
         stopped: list[Raised | _Return | _Leave] = []
-        left: list[tuple[bool, _State]] = []
+        left: list[tuple[bool, _State, str]] = []
         for number, way in enumerate(ways):
             _restore(before)
             self._unsure += not tried or number > 0
@@ -502,7 +503,7 @@ class Interpreter:
             except (Raised, _Return, _Leave) as stop:
                 stopped.append(stop)
                 if isinstance(stop, _Leave):
-                    left.append((stop.on, self._state(scope)))
+                    left.append((stop.on, self._state(scope), test))
             else:
                 if not _ends(way):
                     ended.append(self._state(scope))
@@ -512,12 +513,12 @@ class Interpreter:
         if self._leaves:
             self._leaves[-1] += left
         if self._results and (ended or left):
-            self._results[-1] += returned
+            self._results[-1] += [_either_way(value, test) for value in returned]
         if ended:
             self._either(ended, test)
         elif left:
-            self._either([state for _, state in left], test)
-            raise _Leave(any(on for on, _ in left))
+            self._either([state for _, state, _ in left], test)
+            raise _Leave(any(on for on, *_ in left))
         elif returned:
             raise _Return(self._one_of(returned, "result", test))
         else:
@@ -588,16 +589,19 @@ class Interpreter:
             self._given[id(any_of_them)] = any_of_them
             return any_of_them
         if not frames:
-            return Outside(f"${name}")
+            return _by_chance([*values, test], Outside(f"${name}"))
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.union(frame)
         place = () if test.startswith("how") else (PLACE,)  # running it tells how often
         return whole.hint(UNREAD, f"{test} is not known here", *place)
 
-    def _repeated(self, what: str, node: ast.While | ast.For, scope: Scope) -> None:
+    def _repeated(
+        self, what: str, node: ast.While | ast.For, scope: Scope, decided: Any = None
+    ) -> None:
         """A loop of which it is not known how often it runs: its body is read once, of values that
         are those of any turn."""
+        often = f"how often a loop runs{_by(decided)}"
         if _describes(node):
             outside.note(f"{what}, which is not known here, was read once")
         forever = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
@@ -610,15 +614,18 @@ class Interpreter:
             self._forget(node, scope, again=True)
             if isinstance(node, ast.For):
                 for name in _stored(node.target):
-                    scope.put(name, Outside(f"${name}"))
+                    scope.put(name, _by_chance([decided], Outside(f"${name}")))
             self._leaves.append([])
             try:
-                self._ways([body] if forever else [body, []], scope, "how often a loop runs")
+                self._ways([body] if forever else [body, []], scope, often)
             except _Leave:
                 pass
             finally:
-                left = [state for _, state in self._leaves.pop()]
-            self._either([*left, self._state(scope)], "how often a loop runs")
+                leaves = self._leaves.pop()
+            often = _how(often, leaves)
+            self._either([*(state for _, state, _ in leaves), self._state(scope)], often)
+        for name in _stored(node):
+            scope.put(name, _either_way(scope.value(name), often))
         self._body(node.orelse, scope)
 
     def _forget(self, node: ast.AST, scope: Scope, *, again: bool = False) -> None:
@@ -687,7 +694,7 @@ class Interpreter:
         self, target: ast.expr, values: Any, body: Sequence[ast.stmt], scope: Scope, node: ast.For
     ) -> None:
         if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
-            self._repeated(f"a loop over `{_shown(values)}`", node, scope)
+            self._repeated(f"a loop over `{_shown(values)}`", node, scope, values)
             return
         if isinstance(values, Open):
             if not values:
@@ -698,6 +705,7 @@ class Interpreter:
             self._either([before, self._state(scope)], "how often a loop runs")
             return
         broken: list[_State] = []
+        far = "how far a loop comes"
         _in_order(values)
         begun = [len(made) for made in self.made]
         for turn, value in enumerate(values):
@@ -714,16 +722,17 @@ class Interpreter:
                 leaves = self._leaves.pop()
                 if turn and _retries(body):
                     self._tried_again(begun, tried)
-            broken += [state for on, state in leaves if not on]
-            gone_on = [state for on, state in leaves if on]
+            far = _how(far, leaves)
+            broken += [state for on, state, _ in leaves if not on]
+            gone_on = [state for on, state, _ in leaves if on]
             if gone_on:
-                self._either([self._state(scope), *gone_on], "how far a loop comes")
+                self._either([self._state(scope), *gone_on], far)
             if ended is not None and not ended.on:
                 break
         else:
             self._body(node.orelse, scope)
         if broken:
-            self._either([self._state(scope), *broken], "how far a loop comes")
+            self._either([self._state(scope), *broken], far)
 
     def _tried_again(self, begun: Sequence[int], tried: Sequence[int]) -> None:
         """Leave out what a turn has made that is there because one before may have failed: it is
@@ -875,9 +884,7 @@ class Interpreter:
                 known = self.value(test, scope)
                 if not _decides(known):
                     values = [self.value(part, scope) for part in (body, orelse)]
-                    return self._one_of(
-                        values, ast.unparse(node)[:40], f"whether `{ast.unparse(test)[:60]}`"
-                    )
+                    return self._one_of(values, ast.unparse(node)[:40], _whether(test, known))
                 return self.value(body if known else orelse, scope)
             case ast.JoinedStr(values=values):
                 pieces = [self._piece(piece, scope) for piece in values]
@@ -1079,6 +1086,8 @@ class Interpreter:
             return owner.__name__
         if name == "pandas_udf" and owner is permitted.module("pyspark.sql.functions"):
             return self._pandas
+        if name == "rdd" and permitted.frame(owner):
+            return Outside("$DataFrame.rdd")
         if isinstance(owner, Function) or not permitted.attribute(owner, name):
             return Outside(f"${name}")
         found = getattr(owner, name)
@@ -1207,8 +1216,9 @@ class Interpreter:
             if called in (*GIVEN, *NAMED) and reason_of_call(called, given) is None:
                 return Outside(f"{function}(...)")
             self._handed_over(called.rpartition(".")[2], arguments, named)
-            if len(arguments) == 1 and isinstance(arguments[0], Function | Method):
-                return self._decorated(function, arguments[0])
+            first = arguments[0] if len(arguments) == 1 else None
+            if isinstance(first, Function | Method) and not _draws(function):
+                return self._decorated(function, first)
             return self._also_read(function, Outside.__call__(function, *arguments, **named))
         if isinstance(function, Class):
             return classes.made(self, function, arguments, named)
@@ -1269,6 +1279,9 @@ class Interpreter:
             if callable(result):
                 self._given[id(result)] = result
             return result
+        except Asked:
+            outside.note(f"what `{name}` gives is not known, as only a running Spark has data")
+            return Outside(f"$DataFrame.{name}()")
         except (Refused, Ended, _Return, _Leave):
             raise
         except Exception as failed:
@@ -1558,6 +1571,31 @@ def _yields(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def _unknown(node: ast.AST) -> Outside:
     return Outside(f"${ast.unparse(node)[:40]}")
+
+
+def _whether(test: ast.expr, value: Any) -> str:
+    """What is not known where a condition is not."""
+    return f"whether `{ast.unparse(test)[:60]}`{_by(value)}"
+
+
+def _by(value: Any) -> str:
+    """Of a value that decides a way, the chance that it depends on."""
+    found = Chance.of(value)
+    return "" if found is None else f" (`${found.text}()`)"
+
+
+def _how(known: str, leaves: Sequence[tuple[bool, _State, str]]) -> str:
+    """How often a loop runs, or how far it comes, where chance may decide when it ends."""
+    return next((test for _, _, test in leaves if Chance.of(test)), known)
+
+
+def _either_way(value: Any, test: str) -> Any:
+    """A value that a function gives in one way: what decides the way is a part of it."""
+    if Chance.of(test) is None:
+        return value
+    if permitted.frame(value):
+        return value.hint(UNREAD, f"{test} is not known here", PLACE)
+    return Outside(test) if isinstance(value, permitted.PLAIN) else value
 
 
 def _shown(value: Any) -> str:

@@ -27,7 +27,7 @@ from typing import Any, Final, cast
 
 from annotations.dataflow import Position
 from annotations.whitebox.connect.places import caller
-from annotations.whitebox.python_chance import reason_of
+from annotations.whitebox.python_chance import Chance, reason_of
 
 SERVICES: Final = frozenset(
     {
@@ -162,7 +162,7 @@ class Outside(str):
             return builtin.call_function(self[1:], *columns)
         known = [each for each in given if not isinstance(each, Outside)]
         if len(given) == 1 and known and isinstance(known[0], Callable | type):  # type: ignore[arg-type]
-            return given[0]  # a decorator
+            return Outside(f"{self}()") if reason_of(self[1:]) else given[0]  # a decorator
         return Outside(f"{self}()")
 
     def __getitem__(self, key: Any) -> Any:
@@ -215,7 +215,8 @@ def lost(value: Any, name: str) -> Any:
     """What is known of a value that may be another one by now: what a DataFrame reads."""
     if type(value).__name__ == "DataFrame" and hasattr(value, "hint"):
         return value.hint(UNREAD, f"`{name}` may be another one, as nothing was run")
-    return Outside(f"${name}")
+    found = Chance.of(value)
+    return Outside(f"${name}" if found is None else f"${found.text}()")
 
 
 BOTH: Final[list[str]] = []

@@ -38,9 +38,10 @@ from annotations.whitebox.connect.interpreter import Interpreter
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.program import RUN, notebook, program
 from annotations.whitebox.connect.project import registration, script_project
-from annotations.whitebox.connect.user_functions import Chance, by_chance, chances, shown
+from annotations.whitebox.connect.user_functions import by_chance, chances, shown
 from annotations.whitebox.derivation import TAKEN
 from annotations.whitebox.derive import annotate
+from annotations.whitebox.python_chance import Chance
 from annotations.whitebox.traits import overlap
 
 _MANY: Final = 1_000_003

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from types import MethodType
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from annotations.dataflow import Position
 from annotations.whitebox import ir
@@ -29,11 +29,10 @@ from annotations.whitebox.connect.classes import Class, Object
 from annotations.whitebox.connect.program import program
 from annotations.whitebox.datatypes import UNKNOWN, DataType
 from annotations.whitebox.python_chance import (
-    CHANCE,
-    FILES,
     GIVEN,
     NAMED,
     READING,
+    Chance,
     alone,
     imported_names,
     placed,
@@ -69,7 +68,8 @@ _ITERATORS: Final = _words("itertools.chain itertools.count itertools.cycle iter
 _ORDERING: Final = _words("enumerate iter join list map next str repr tuple zip")
 """Functions for which the order of a set matters."""
 _READING: Final = re.compile(
-    r"\bopen\(|\.(collect|first|head|read|read_\w+|take|toPandas|load\w*)\("
+    r"\bopen\(|\.(collect\w*|first|head|read|read_\w+|take\w*|toPandas|toLocalIterator|load\w*)\("
+    r"|\bspark\.(read|sql|table)\b"
 )
 """A text that reads what is somewhere now."""
 _BY_RECORD: Final = _words(
@@ -101,6 +101,8 @@ _ARRAYS: Final = _words(
 """Functions of NumPy and pandas of which the same is true."""
 _OF_SEVERAL: Final = _words("functools itertools numpy pandas scipy sklearn statistics")
 """Modules whose other functions look at all that they are given."""
+_FITTING: Final = ("fit", "partial_fit")
+"""Methods of models that learn from all that they are given begin so, in whatever module."""
 _ARROW: Final = _words(
     """
     all any approximate_median count count_distinct cumulative_max cumulative_min cumulative_prod
@@ -157,45 +159,6 @@ class Shown:
             self.lost or other.lost,
             ", ".join(dict.fromkeys(filter(None, rests))),
         )
-
-
-@dataclass(frozen=True)
-class Chance:
-    """A value that is another one each time."""
-
-    text: str
-    """What gives it."""
-    in_batch: ClassVar[bool] = False
-    """Whether values are those of a function of `foreachBatch`, which reads files anew."""
-
-    @property
-    def decides(self) -> bool:
-        """Whether a path is another one by it each time: what a service says is taken for a
-        setting."""
-        return reason_of(self.text) != "a service"
-
-    @classmethod
-    def of(cls, value: object) -> Chance | None:
-        """What a value which is not known stands for, where it, or a part of it, is that."""
-        if isinstance(value, list | tuple | set):
-            return next(filter(None, map(cls.of, value)), None)
-        if isinstance(value, dict):
-            return cls.of([*value.values()])
-        called = _CALLED_IN_BATCH if cls.in_batch else _CALLED
-        found = called.search(value) if isinstance(value, str) and "$" in value else None
-        return None if found is None else cls(found[1])
-
-
-def _calling(names: Collection[str]) -> re.Pattern[str]:
-    return re.compile(
-        r"\$((?:" + "|".join(map(re.escape, sorted(names))) + r")(?:\.\w+)*(?=\()|"
-        r"(?:" + "|".join(map(re.escape, (*GIVEN, *NAMED))) + r")(?=\(\)))"
-    )
-
-
-_CALLED: Final = _calling([*CHANCE, "hash"])
-_CALLED_IN_BATCH: Final = _calling([*CHANCE, *FILES, "hash"])
-"""A call in the text of what is not known; of some functions one whose arguments are left out."""
 
 
 def by_chance(at: Position | None, type_: DataType = UNKNOWN) -> ir.Expression:
@@ -748,7 +711,8 @@ class _Module:
                   for part in ast.walk(k.value)}  # fmt: skip
         for inner in _outer(node):
             call = called.get(id(inner))
-            given = call is not None and any(_root(a) in batches for a in call.args)
+            parts = [*call.args, *(k.value for k in call.keywords)] if call is not None else []
+            given = any(_made_of(each) & batches for each in parts)
             by_record = call is not None and any(map(_each_row, call.keywords))
             if isinstance(inner, ast.expr) and self._called(inner).rpartition(".")[0] in GIVEN:
                 continue
@@ -769,6 +733,7 @@ class _Module:
                 name = self._called(inner)
                 root, _, last = name.rpartition(".")
                 of_all = root.partition(".")[0] in _OF_SEVERAL and last not in _ARRAYS
+                of_all |= getattr(inner, "attr", "").startswith(_FITTING)
                 if of_all or (root == "pyarrow.compute" and last in _ARROW):
                     return ast.unparse(inner)[:60]
         if whole := self._of_all(node):

@@ -566,6 +566,35 @@ _NOT_KNOWN: Final = (
         '  .option("topic", f"t{date.today()}").start()',
         "CR, chance",
     ),
+    *(
+        (f'{way}\ndf = df.withColumn("at", F.lit(run))', "CR" if way[-1] == "'" else "CR, chance")
+        for drawn in ("str(uuid.uuid4())", "spark.table('t').first()[0]", "'plain'")
+        for way in (
+            f"run = os.environ.get('R')\nif not run: run = {drawn}",
+            f"if not (run := os.environ.get('R')): run = {drawn}",
+            f"try: run = os.environ['R']\nexcept KeyError: run = {drawn}",
+            f"def of():\n    if os.environ.get('R'): return os.environ['R']\n    return {drawn}\n"
+            f"run = of()  # {drawn}",
+            f"held = {{'r': os.environ.get('R')}}\nif not held['r']: held['r'] = {drawn}\n"
+            f"run = held['r']  # {drawn}",
+            f"box.r = {drawn}\nagg.register(box)\nrun = box.r  # {drawn}",
+            f"run = {drawn}\nfor part in os.environ['P'].split(): run += f'{{part}}'  # {drawn}",
+        )
+    ),
+    *(
+        (f'{way}\ndf = df.withColumn("at", F.lit(run))', "CR, chance")
+        for way in (
+            "run = 5 if datetime.now().hour < 8 else 10",
+            "run = 5\nif datetime.now().hour < 8: run = 10",
+            "match datetime.now().day:\n    case 1: run = 5\n    case _: run = 10",
+            "run = 0\nwhile random.random() < 0.9: run += 1",
+            "run = 0\nwhile True:\n    run += 1\n    if random.random() < 0.9: break",
+            "run = 0\nfor n in range(3):\n    if time.time() > 9: break\n    run = n",
+            "def of():\n    if random.random() < 0.5: return 1\n    return 2\nrun = of()",
+            "run = spark.table('t').rdd.map(lambda r: r.k).collect()",
+            "for run in spark.table('t').collect(): break",
+        )
+    ),
     ("df = cleaned(df)", "OW[*], chance"),
     ("df = tried(df)", "CR"),
     ('df = df.groupBy("k").agg(agg.of("v"))', "OW[*], chance"),

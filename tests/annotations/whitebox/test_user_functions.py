@@ -12,7 +12,7 @@ from annotations.whitebox.connect.user_functions import Shown, shown, shown_clas
 
 HEAD = """\
 import random, time, itertools, requests, numpy as np, os, glob, hashlib, heapq, sys, user_agents
-import contextvars, pandas as pd, pyarrow.compute as pc
+import contextvars, pandas as pd, pyarrow.compute as pc, umap
 from pathlib import Path
 from functools import lru_cache, partial
 from concurrent.futures import as_completed
@@ -144,6 +144,9 @@ CASES = [
     ("return x.astype('category').cat.codes", "batch"),
     ("return pd.cut(x, 4)", "batch"),
     ("return x / np.linalg.norm(x)", "batch"),
+    ("return x / np.linalg.norm(x.to_numpy())", "batch"),
+    ("return model.fit_predict(X=x.to_frame())", "batch"),
+    ("return umap.UMAP().transform(x)", "rests_on"),
     ("return x.values[::-1]", "batch"),
     ("return pc.subtract(x, pc.mean(x))", "batch"),
     ("return pc.utf8_upper(x)", ""),
