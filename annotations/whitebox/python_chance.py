@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 
 def _names(text: str) -> frozenset[str]:
@@ -186,28 +186,34 @@ def imported_names(tree: ast.AST) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Chance:
-    """A value that is another one each time."""
+    """A value that is another one each time, or was read from files."""
 
     text: str
     """What gives it."""
-    in_batch: ClassVar[bool] = False
-    """Whether values are those of a function of `foreachBatch`, which reads files anew."""
+
+    @property
+    def of_file(self) -> bool:
+        """Whether it is another one only where files are read anew, by every micro-batch."""
+        return _CALLED.match(f"${self.text}()") is None
 
     @property
     def decides(self) -> bool:
-        """Whether a path is another one by it each time: what a service or a
-        table says is taken for a setting."""
-        return reason_of(self.text) not in ("a service", "what tables hold")
+        """Whether a path is another one by it each time: what a service, a file or a table says is
+        taken for a setting."""
+        return not self.of_file and reason_of(self.text) not in ("a service", "what tables hold")
 
     @classmethod
     def of(cls, value: object) -> Chance | None:
-        """The one that a value which is not known, or a part of it, stands for; None: none."""
-        if isinstance(value, list | tuple | set):
-            return next(filter(None, map(cls.of, value)), None)
+        """The one that a value which is not known, or a part of it, stands for, rather none of a
+        file; None: none."""
         if isinstance(value, dict):
             return cls.of([*value.values()])
-        called = _CALLED_IN_BATCH if cls.in_batch else _CALLED
-        call = called.search(value) if isinstance(value, str) and "$" in value else None
+        if isinstance(value, list | tuple | set):
+            parts = [*filter(None, map(cls.of, value))]
+            return min(parts, key=lambda part: part.of_file, default=None)
+        if not isinstance(value, str) or "$" not in value:
+            return None
+        call = _CALLED.search(value) or _READ.search(value)
         return None if call is None else cls(call[1])
 
 
@@ -219,5 +225,7 @@ def _calling(names: Collection[str]) -> re.Pattern[str]:
 
 
 _CALLED: Final = _calling([*CHANCE, "hash"])
-_CALLED_IN_BATCH: Final = _calling([*CHANCE, *FILES, "hash"])
 """A call in the text of what is not known; of some functions one whose arguments are left out."""
+_READ: Final = re.compile(
+    r"\$((?:" + "|".join(map(re.escape, sorted(FILES))) + r")(?:\.\w+)*)(?=\()"
+)

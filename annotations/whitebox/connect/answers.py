@@ -54,6 +54,8 @@ _VIEW: Final = re.compile(
     r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:GLOBAL\s+)?TEMP(?:ORARY)?\s+VIEW\s+([\w.`]+)\s+AS\s+(.*)",
     re.IGNORECASE | re.DOTALL,
 )
+_VARIABLE: Final = re.compile(r"\$\{(?:(?:hive|spark)?conf:|hivevar:|spark:)?([\w.]+)\}")
+"""A setting of the session whose value Spark puts into a statement."""
 _SET: Final = re.compile(r"\s*SET\s+`?([\w.]+)`?\s*=\s*(.*?)\s*;?\s*", re.IGNORECASE | re.DOTALL)
 _NAME: Final = r"(?:[\w.]|`[^`]*`)+"
 _MERGE: Final = re.compile(
@@ -287,7 +289,10 @@ class Answers:
         root = given
         if given is not None and given.WhichOneof("rel_type") == "with_relations":
             root = given.with_relations.root
-        text = root.sql.query if root is not None else command.sql
+        text = _VARIABLE.sub(
+            lambda name: self.conf.get(name[1], name[0]),
+            root.sql.query if root is not None else command.sql,
+        )
         outside.changing(text)
         if setting := _SET.fullmatch(text):
             self.conf[setting[1]] = setting[2]
@@ -295,6 +300,7 @@ class Answers:
         if root is None:
             relation.sql.query = text
         else:
+            root.sql.query = text
             relation.CopyFrom(given)
         if view := _VIEW.match(text):
             (relation if root is given else relation.with_relations.root).sql.query = view[2]

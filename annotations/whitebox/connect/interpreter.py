@@ -842,7 +842,7 @@ class Interpreter:
             result = result if found is None else Outside(f"${found.text}()")
         elif found is None and isinstance(node, ast.Attribute):
             found = self._drawn  # of a method, and of what it gives
-        self._drawn = before or found
+        self._drawn = min(filter(None, (before, found)), key=_of_file, default=None)
         return result
 
     def _read_once(
@@ -1576,6 +1576,10 @@ def _unknown(node: ast.AST) -> Outside:
 def _whether(test: ast.expr, value: Any) -> str:
     """What is not known where a condition is not."""
     return f"whether `{ast.unparse(test)[:60]}`{_by(value)}"
+
+
+def _of_file(chance: Chance) -> bool:
+    return chance.of_file
 
 
 def _by(value: Any) -> str:

@@ -52,11 +52,13 @@ class Reading:
             functions=self.answers.functions,
         )
 
-    def plan(self, relation: Any, views: Mapping[str, Any] | None = None) -> ir.Relation:
-        """The plan of a relation."""
+    def plan(
+        self, relation: Any, views: Mapping[str, Any] | None = None, *, in_batch: bool = False
+    ) -> ir.Relation:
+        """The plan of a relation; `in_batch`: of one that a function of `foreachBatch` makes."""
         self.sources.look_at(relation)
         made = self.relations(self.answers.views if views is None else views).plan(relation)
-        return left_to_chance(made)
+        return left_to_chance(made, in_batch=in_batch)
 
     def external(self) -> dict[str, dict[str, Any]]:
         """The external sources; what the session sets for all files is an option of each."""

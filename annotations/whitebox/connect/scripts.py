@@ -197,15 +197,11 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
     home.sources.declared[name] = (columns or None, ir.Role.STREAM)
     home.answers.views = {**home.answers.views, **started.views}
     at, stream = described["position"], started.command.input
-    Chance.in_batch = True
-    try:
-        with home.failures() as failed:
-            written, varies = _called(home, started.body, name)
-        if failed:
-            written, varies = home.answers.taken(), ""
-        found = [_written(home, each, name, plan, stream, varies, at) for each in written]
-    finally:
-        Chance.in_batch = False
+    with home.failures() as failed:
+        written, varies = _called(home, started.body, name)
+    if failed:
+        written, varies = home.answers.taken(), ""
+    found = [_written(home, each, name, plan, stream, varies, at) for each in written]
     made = [described | each for each in found if each is not None]
     if not failed and made:
         for each in made:
@@ -245,7 +241,9 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
             written = home.answers.taken()
             first = first or written
             unknown = outside.BOTH[known:]
-            texts.append([_of_number(_query(home, each)[0], number) for each in written])
+            texts.append(
+                [_of_number(_query(home, each, in_batch=True)[0], number) for each in written]
+            )
             settings.append(dict(home.answers.conf))
             if number == home.answers.rows == 0:
                 texts[-1] = [*texts[0]] if all(t in texts[0] for t in texts[-1]) else texts[-1]
@@ -307,7 +305,7 @@ def _written(
 ) -> dict[str, Any] | None:
     """What the function of `foreachBatch` writes of a micro-batch; None: nothing of it. `varies`:
     why it writes something else of another one. `started`: where its query is."""
-    described, plan = _query(home, written)
+    described, plan = _query(home, written, in_batch=True)
     options = described["options"]
     if not varies:  # where they are, they are of the function's own micro-batches
         described["options"] = {k: v for k, v in options.items() if k.lower() not in _OF_BATCHES}
@@ -419,7 +417,9 @@ def _once(plan: ir.Relation) -> tuple[tuple[ir.Column, ...], ir.Relation]:
     return (), plan
 
 
-def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation]:
+def _query(
+    home: Reading, started: Started, *, in_batch: bool = False
+) -> tuple[dict[str, Any], ir.Relation]:
     command = started.command
     described: dict[str, Any] = {"position": place_text(started.position)}
     for name in ("output_mode", "format", "query_name", "path", "table_name", "source"):
@@ -439,7 +439,7 @@ def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation
         if getattr(command, name, None):
             described["trigger"] = getattr(command, name) if name[0] == "p" else "available now"
     read = command.source_table_plan if target else command.input
-    plan = home.plan(read, started.views)
+    plan = home.plan(read, started.views, in_batch=in_batch)
     described["code"] = carried(home, read, started.views)
     if hasattr(command, "output_mode") and not any(
         source.role in (ir.Role.STREAM, ir.Role.REQUEST) for source in sources(plan)
@@ -453,7 +453,8 @@ def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation
         )
     place = [described.get("path"), described.get("table_name")]
     place += [value for key, value in described["options"].items() if key.lower() in _PLACES]
-    if any(chance.decides for chance in map(Chance.of, place) if chance is not None):
+    drawn = [chance for chance in map(Chance.of, place) if chance is not None]
+    if any(chance.decides or (in_batch and chance.of_file) for chance in drawn):
         plan = ir.Filter(plan, by_chance(started.position), started.position)
     if anew := _anew(described["options"]):
         outside.note(f"the checkpoint is {anew}: a job that starts again begins anew")

@@ -25,9 +25,11 @@ from typing import Any, Final, TypeAlias
 
 from annotations.dataflow import Position
 from annotations.whitebox import ir
+from annotations.whitebox.connect import outside
 from annotations.whitebox.connect.classes import Class, Object
 from annotations.whitebox.connect.program import program
 from annotations.whitebox.datatypes import UNKNOWN, DataType
+from annotations.whitebox.derivation import SETTINGS
 from annotations.whitebox.python_chance import (
     GIVEN,
     NAMED,
@@ -166,15 +168,22 @@ def by_chance(at: Position | None, type_: DataType = UNKNOWN) -> ir.Expression:
     return ir.Call("udf.chance", (), type_, True, at)
 
 
-def left_to_chance(plan: ir.Relation) -> ir.Relation:
-    """The plan with what it is in the places of texts that stand for values by chance."""
+def left_to_chance(plan: ir.Relation, *, in_batch: bool = False) -> ir.Relation:
+    """The plan with what it is in the places of texts that stand for values by chance. `in_batch`:
+    a function of `foreachBatch` makes it, which reads files anew."""
+
+    def drawn(text: object) -> bool:
+        found = Chance.of(text)
+        if found is not None and found.of_file and not in_batch:
+            outside.note(f"{SETTINGS} what `{found.text}` reads stay as they are")
+            return False
+        return found is not None
 
     def value(literal: ir.Literal) -> ir.Expression:
-        found = Chance.of(literal.value)
-        return literal if found is None else by_chance(literal.position, literal.type)
+        return by_chance(literal.position, literal.type) if drawn(literal.value) else literal
 
     def unknown(part: ir.Unknown) -> ir.Expression:
-        return part if Chance.of(part.reason) is None else replace(part, calls=True)
+        return replace(part, calls=True) if drawn(part.reason) else part
 
     return ir.changed(ir.changed(plan, ir.Literal, value), ir.Unknown, unknown)
 
@@ -259,6 +268,8 @@ def _shown_value(value: Any, used: Collection[str], met: frozenset[int]) -> Show
     if isinstance(value, str):
         chance = Chance.of(value)
         asked = value[1:] if value[:1] == "$" and "." in value else ""
+        if chance is not None and chance.of_file:
+            return Shown(rests_on=chance.text)
         return Shown(chance.text if chance else asked if reason_of(asked) else "")
     if id(value) in met:
         return found
@@ -521,6 +532,7 @@ class _Module:
     def _chance(self, node: _Definition, *, whole: bool = True) -> tuple[str, list[str]]:
         """What in a function depends on more than its arguments, and what is taken for granted."""
         own, nodes, rests = self._own(node), list(ast.walk(node)), dict[str, None]()
+        rows = _batches(node)
         owners = {id(inner.value) for inner in nodes if isinstance(inner, ast.Attribute)}
         called = {id(call.func): call for call in _calls(node)}
         for inner in nodes:
@@ -535,6 +547,8 @@ class _Module:
             ):
                 return text, []
             if isinstance(inner, ast.Attribute) and inner.attr in READING and whole:
+                return text, []
+            if isinstance(inner, ast.Call) and _samples(inner) and _made_of(inner.func) & rows:
                 return text, []
             if isinstance(inner, ast.Attribute) and inner.attr == "astimezone":
                 call = called.get(id(inner))
@@ -845,6 +859,12 @@ class _Module:
 
 
 _NO_ARGUMENTS: Final = ast.arguments([], [], None, [], [], None, [])
+
+
+def _samples(call: ast.Call) -> bool:
+    """Whether it draws rows by chance."""
+    seeded = any(keyword.arg in ("random_state", "seed") for keyword in call.keywords)
+    return getattr(call.func, "attr", "") == "sample" and not seeded
 
 
 def _each_row(keyword: ast.keyword) -> bool:

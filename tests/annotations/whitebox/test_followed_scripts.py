@@ -593,6 +593,9 @@ _NOT_KNOWN: Final = (
             "def of():\n    if random.random() < 0.5: return 1\n    return 2\nrun = of()",
             "run = spark.table('t').rdd.map(lambda r: r.k).collect()",
             "for run in spark.table('t').collect(): break",
+            "run = time.time() - os.path.getmtime('/a')",
+            "spark.conf.set('r', str(time.time()))\ndf.createOrReplaceTempView('d')\n"
+            "df, run = spark.sql(\"SELECT *, '${r}' AS r FROM d\"), 1",
         )
     ),
     ("df = cleaned(df)", "OW[*], chance"),
@@ -832,8 +835,10 @@ def test_the_verdict_lists_what_is_taken_for_granted_of_a_source(tmp_path: Path)
         for source, _ in _TAKEN
     ]
     texts += [f"{_HEAD}start(df.select(*{{'k', 'v'}}), 'q')\n"]
+    texts += [f"{_HEAD}start(df.withColumn('n', F.lit(os.path.getmtime('/a'))), 'q')\n"]
     texts += [f"{_HEAD}{setting}\nstart(df, 'q')\n" for setting in _FOR_ALL]
-    ours = [*_TAKEN, ("a set", "the order of"), *((text, "is damaged") for text in _FOR_ALL)]
+    ours = [*_TAKEN, ("a set", "the order of"), ("a file", "the settings in")]
+    ours += [(text, "is damaged") for text in _FOR_ALL]
     files = [tmp_path / f"{number}.py" for number in range(len(texts))]
     for file, text in zip(files, texts, strict=True):
         file.write_text(text)

@@ -148,6 +148,8 @@ CASES = [
     ("return model.fit_predict(X=x.to_frame())", "batch"),
     ("return umap.UMAP().transform(x)", "rests_on"),
     ("return x.values[::-1]", "batch"),
+    ("return x.sample(frac=0.5)", "chance"),
+    ("return x.sample(frac=0.5, random_state=1)", "batch"),
     ("return pc.subtract(x, pc.mean(x))", "batch"),
     ("return pc.utf8_upper(x)", ""),
     ("return x.pipe(lambda q: q - q.shift(1))", "batch"),
