@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from annotations.dataflow import Position
+from annotations.whitebox import ir
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
+from annotations.whitebox.connect.expressions import user_function
 from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built
 from annotations.whitebox.connect.user_functions import shown_of
-from annotations.whitebox.datatypes import DataType
+from annotations.whitebox.datatypes import DataType, Family
+
+_FRAMES: Final = 205
+"""The kind of a function of `mapInPandas`."""
+
+
+_INTEGERS: Final = (
+    "and whole numbers to come to it as such (to pandas those of a batch with a null are fractions)"
+)
 
 
 def _user_code(
@@ -36,7 +47,18 @@ def _user_code(
 def _map_partitions(home: Relations, proto: Any, at: Position | None) -> Built:
     schema = from_proto(proto.func.python_udf.output_type)
     what = "sees how records are divided into batches (mapInPandas, mapInArrow)"
-    return _user_code(home, [home.build(proto.input)], proto.func, what, at, schema, writes=False)
+    built = home.build(proto.input)
+    python, text = proto.func.python_udf, shown_of(proto.func)
+    whole = all(s.complete for s in ir.nodes_of(built.relation) if isinstance(s, ir.Source))
+    if text.by_record and python.eval_type == _FRAMES and built.columns and whole:
+        kept = user_function(proto.func, tuple(map(ir.Ref, built.columns)), at)
+        if isinstance(kept, ir.Call):
+            if any(c.nullable and c.type.family is Family.INTEGER for c in built.columns):
+                kept = replace(kept, user=f"{kept.user}, {_INTEGERS}")
+            filtered = home.made(ir.Filter(built.relation, kept, at), [built], built.columns)
+            outputs = [(name, replace(kept, type=type_)) for name, type_, _ in schema.fields]
+            return home.project(filtered, outputs, at)
+    return _user_code(home, [built], proto.func, what, at, schema, writes=False)
 
 
 def _group_map(home: Relations, proto: Any, at: Position | None) -> Built:

@@ -16,7 +16,7 @@ import contextlib
 import functools
 import operator
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -101,6 +101,33 @@ _ARRAYS: Final = _words(
     """
 )
 """Functions of NumPy and pandas of which the same is true."""
+_OF_COLUMNS: Final = _words(
+    """
+    abs add between clip copy div divide eq fillna floordiv ge gt isna isnull le lt mask mod mul
+    multiply ne notna notnull pow radd rdiv rfloordiv rmod rmul round rpow rsub rtruediv sub
+    subtract truediv where
+    """
+)
+"""Methods of which that is true whatever columns and values they are given by place."""
+_OF_FRAMES: Final = (
+    _words(
+        """
+    array attrs axes columns dtype dtypes flags hasnans is_monotonic_decreasing
+    is_monotonic_increasing is_unique loc name nbytes plot style
+    """
+    )
+    | _WHOLE
+)
+"""Members that are no columns."""
+_OF_VALUES: Final = _words(
+    """
+    abs absolute ceil cos equal exp expm1 fabs floor fmax fmin greater greater_equal isfinite isinf
+    isnan less less_equal log log10 log1p log2 logical_and logical_not logical_or maximum minimum
+    mod multiply not_equal power round sign sin sqrt square tan trunc where
+    """
+)
+"""Functions of NumPy that treat values one by one."""
+_PLAIN_TYPES: Final = _words("bool float str 'bool' 'float' 'float64' 'str' 'string'")
 _OF_SEVERAL: Final = _words("functools itertools numpy pandas scipy sklearn statistics")
 """Modules whose other functions look at all that they are given."""
 _FITTING: Final = ("fit", "partial_fit")
@@ -150,6 +177,8 @@ class Shown:
     """What passes over a failure of what it calls."""
     rests_on: str = ""
     """What it is taken for granted of: that it stays the same, and depends on its arguments."""
+    by_record: bool = False
+    """Whether it maps and filters each record of whole frames by itself, by nothing but columns."""
 
     def __or__(self, other: Shown) -> Shown:
         """What either shows."""
@@ -197,7 +226,7 @@ def shown(function: Any, met: frozenset[int] = frozenset()) -> Shown:
     met |= {id(function)}
     if several := getattr(function, "chosen_from", ()):
         return functools.reduce(operator.or_, (shown(each, met) for each in several))
-    given, holding = 0, [*_held(function)]
+    given, holding, plain = 0, [*_held(function)], function
     while hasattr(function, "__wrapped__") or isinstance(function, functools.partial):
         first = getattr(function, "parts", (0, getattr(function, "args", ())))[1]
         given += len(first)
@@ -226,7 +255,8 @@ def shown(function: Any, met: frozenset[int] = frozenset()) -> Shown:
     for name, value in holding:
         other = _shown_value(value, used, met)
         each.append(other if name in whole else replace(other, batch=""))
-    return functools.reduce(operator.or_, each, Shown())
+    by_record = function is plain and bool(found) and all(map(module.by_record, found))
+    return replace(functools.reduce(operator.or_, each, Shown()), by_record=by_record)
 
 
 def _held(function: Any) -> Iterator[tuple[str, Any]]:
@@ -758,6 +788,118 @@ class _Module:
         loops = [inner for inner in _outer(node) if isinstance(inner, ast.For)]
         return next((name for loop in loops for name in _stored(loop) if name in before), "")
 
+    # ---- functions of whole frames (`mapInPandas`)
+
+    def by_record(self, node: _Definition) -> bool:
+        """Whether a function of frames is a loop over them that computes columns of columns."""
+        names = [each.arg for each in node.args.args]
+        body = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
+        described = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+        match body[described:]:
+            case [
+                ast.For(target=ast.Name(id=frame), iter=ast.Name(id=given), body=steps, orelse=[])
+            ]:
+                rows = {frame}
+                return names == [given] and all(self._maps(step, rows) for step in steps)
+            case [ast.Return(value=ast.GeneratorExp(elt=value, generators=[each]))]:
+                match each:
+                    case ast.comprehension(ast.Name(id=frame), ast.Name(id=given), []):
+                        return names == [given] and self._of_columns(value, {frame})
+        return False
+
+    def _maps(self, step: ast.stmt, rows: set[str]) -> bool:
+        """Whether a statement computes of each record alone; `rows`: what has a row for each."""
+        match step:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                of_columns = self._of_columns(value, rows)
+                if not of_columns and _names_in(value) & rows:
+                    return False
+                (rows.add if of_columns else rows.discard)(name)
+                return True
+            case ast.Assign(
+                targets=[ast.Subscript(ast.Name(id=name), ast.Constant(value=str()))], value=value
+            ):
+                scalar = isinstance(value, ast.Constant | ast.Name) and not _names_in(value) & rows
+                return name in rows and (scalar or self._of_columns(value, rows))
+            case ast.Expr(value=ast.Yield(value=ast.expr() as value)):
+                return self._of_columns(value, rows)
+            case ast.If(
+                test=ast.Attribute(value=ast.Name(id=name), attr="empty"),
+                body=[ast.Continue()],
+                orelse=[],
+            ):
+                return name in rows
+        return False
+
+    def _of_columns(self, node: ast.expr, rows: set[str]) -> bool:
+        """Whether a value has a row for each record, made of that record alone."""
+
+        def fits(part: ast.expr) -> bool:
+            names = _names_in(part)
+            made = (self._called(self.values[name]) for name in names & self.values.keys())
+            aligned = any(name.partition(".")[0] in _OF_SEVERAL for name in made)
+            return self._of_columns(part, rows) or not (names & rows or aligned)
+
+        def one(*parts: ast.expr) -> bool:
+            return all(map(fits, parts)) and any(_names_in(part) & rows for part in parts)
+
+        match node:
+            case ast.Name(id=name):
+                return name in rows
+            case ast.Attribute(value=ast.Name(id=name), attr=column):
+                return name in rows and column not in _OF_FRAMES
+            case ast.Attribute(value=ast.Attribute(attr="dt")):
+                return self._of_columns(node.value, rows)
+            case ast.Attribute(value=owner, attr="str" | "dt" | "values"):
+                return self._of_columns(owner, rows)
+            case ast.Subscript(value=owner, slice=ast.Constant(value=str())):
+                return self._of_columns(owner, rows)
+            case ast.Subscript(value=owner, slice=ast.List(elts=names)):
+                named = all(isinstance(each, ast.Constant) and isinstance(each.value, str)
+                            for each in names)  # fmt: skip
+                return named and self._of_columns(owner, rows)
+            case ast.Subscript(value=owner, slice=test):
+                return self._of_columns(owner, rows) and self._of_columns(test, rows)
+            case ast.BinOp(left=left, op=op, right=right):
+                return not isinstance(op, ast.MatMult) and one(left, right)
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return not isinstance(op, ast.In | ast.NotIn | ast.Is | ast.IsNot) and one(
+                    left, right
+                )
+            case ast.UnaryOp(op=ast.Invert() | ast.USub(), operand=inner):
+                return self._of_columns(inner, rows)
+            case ast.Call(func=ast.Attribute(value=owner, attr=name), args=args, keywords=named):
+                values = [*args, *(keyword.value for keyword in named)]
+                keys = {str(keyword.arg) for keyword in named}
+                known = not any(_names_in(value) & rows for value in values)
+                if not self._of_columns(owner, rows):
+                    root, _, last = self._called(node.func).rpartition(".")
+                    if root == "pandas" and last == "DataFrame" and not named and len(args) == 1:
+                        table = args[0]
+                        return (
+                            isinstance(table, ast.Dict)
+                            and None not in table.keys
+                            and all(self._of_columns(value, rows) for value in table.values)
+                        )
+                    return root == "numpy" and last in _OF_VALUES and not named and one(*args)
+                if isinstance(owner, ast.Attribute) and owner.attr in ("str", "dt"):
+                    return known and name not in ("cat", "get_dummies")
+                match name:
+                    case "assign":
+                        return not args and all(map(fits, values)) and None not in keys
+                    case "dropna":
+                        return not args and known and keys <= {"subset"}
+                    case "drop" | "rename":
+                        return not args and known and keys == {"columns"}
+                    case "query":
+                        return len(values) == 1 and _plain_test(args)
+                    case "astype":
+                        return not named and len(args) == 1 and ast.unparse(args[0]) in _PLAIN_TYPES
+                    case "isin" | "map":
+                        return known and not named and len(args) == 1
+                return name in _OF_COLUMNS and not named and all(map(fits, values))
+        return False
+
     def _lost(self, node: _Definition) -> str:
         """What lets a function go on where a write of it has failed."""
         for inner in ast.walk(node):
@@ -856,6 +998,16 @@ class _Module:
                     if name in batches:
                         return ast.unparse(inner)[:60]
         return ""
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def _plain_test(args: Sequence[ast.expr]) -> bool:
+    """Whether a condition in a text compares columns alone."""
+    text = args[0].value if args and isinstance(args[0], ast.Constant) else None
+    return isinstance(text, str) and re.search(r"[(@\[`]|\b(index|ilevel_\d+|in)\b", text) is None
 
 
 _NO_ARGUMENTS: Final = ast.arguments([], [], None, [], [], None, [])

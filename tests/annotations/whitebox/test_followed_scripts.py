@@ -598,6 +598,14 @@ _NOT_KNOWN: Final = (
             "df, run = spark.sql(\"SELECT *, '${r}' AS r FROM d\"), 1",
         )
     ),
+    *(
+        (f"df = df.mapInPandas(lambda fs: ({each} for f in fs), 'k INT, v DOUBLE')", label)
+        for each, label in (
+            ("f[f.v > 0]", "CR"),
+            ("f[f.v > f.v.mean()]", "OR[*]"),
+            ("f.sample(9)", "OR[*], chance"),
+        )
+    ),
     ("df = cleaned(df)", "OW[*], chance"),
     ("df = tried(df)", "CR"),
     ('df = df.groupBy("k").agg(agg.of("v"))', "OW[*], chance"),

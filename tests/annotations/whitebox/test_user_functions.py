@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
+import pandas as pd
 import pytest
 
 from annotations.whitebox.connect.user_functions import Shown, shown, shown_class
@@ -237,3 +240,79 @@ def test_files_that_call_each_other_come_to_an_end(
     )
     Path("broken.py").write_text("def call(:")
     assert shown_class(Path("three.py"), "Kind").chance == "time.time"
+
+
+_FRAMES: Final = int(os.environ.get("BLAZES_RANDOM_FRAMES", "150"))
+"""Random functions of frames; more of them are tried by hand."""
+_COLUMNS: Final = (
+    "pdf['v']", "pdf.v", "pdf['v'] * LIMIT", "-pdf.v + pdf['w']", "pdf['v'].fillna(0)",
+    "np.log1p(pdf.w.clip(0, 9))", "np.where(pdf.v > 1, pdf.w, 0)", "pdf.w.map({1.0: 5.0})",
+    "pdf.w.round(1).abs()", "pdf['v'].mask(pdf.w > 1, 0)", "pdf.w.astype(float)",
+    # what sees other records, or the place of one
+    "pdf.v.rank()", "pdf.v - pdf.v.mean()", "pdf.v.fillna(pdf.v.max())", "pdf.index", "len(pdf)",
+    "pdf.v.shift()", "pdf.v.cumsum()", "pdf.v.values[::-1]", "pdf.v.map(pdf.v.value_counts())",
+    "pdf.v + WEIGHTS", "pdf.v.isin(pdf.w)", "np.maximum(pdf.v, pdf.v.min())", "pdf.v.iloc[0]",
+    "pdf.v.interpolate()", "pdf.v.mask(pdf.v.duplicated(), 0)", "np.cumsum(pdf.w)", "pdf.v @ pdf.w",
+    "pdf.s.str.cat(sep='-')", "pdf.w.map(lambda x: x - pdf.v.min())", "pdf.v.hasnans", "seen(pdf)",
+)  # fmt: skip
+_STEPS: Final = (
+    "pdf['x'] = <c>", "pdf = pdf.assign(y=<c>)", "pdf = pdf[pdf.v > 0]", "pdf = pdf[<c> > 1]",
+    "pdf = pdf.dropna(subset=['v'])", "pdf = pdf.query('v > 0')", "x = <c>\npdf['y'] = x",
+    "pdf = pdf[pdf['s'].str.upper() != 'A']", "pdf = pdf.query('v > v.mean()')",
+    "pdf = pdf.head(2)",
+    "pdf = pdf.drop_duplicates('s')", "pdf = pdf.query('index > 0')", "pdf = pdf.sort_values('v')",
+    "if pdf.empty: continue", "pdf = pdf.dropna(axis=1)",
+    "pdf = pdf.drop(columns=['w'])\npdf['w'] = <c>",
+)  # fmt: skip
+
+
+def _made(random: Random) -> str:
+    steps = [random.choice(_STEPS).replace("<c>", random.choice(_COLUMNS))
+             for _ in range(random.randint(1, 2))]  # fmt: skip
+    lines = [f"        {line}\n" for step in steps for line in step.split("\n")]
+    return "".join(["def asked(frames):\n    for pdf in frames:\n", *lines, "        yield pdf\n"])
+
+
+def test_a_function_of_frames_that_maps_each_record_does_so_however_they_are_divided(
+    tmp_path: Path,
+) -> None:
+    """Run by pandas, on the same records in one frame and in several."""
+    head = "import numpy as np, pandas as pd\nLIMIT = 2\nWEIGHTS = pd.Series([1.0, 2.0, 3.0])\n"
+    head += "def seen(pdf): return float(len(pdf))\n"
+    table = pd.DataFrame(
+        {
+            "v": [1.0, 2.0, None, -1.0, 2.0, 4.0],
+            "w": [0.5, 1.0, 1.0, 3.0, 0.0, -2.0],
+            "s": [*"abcaab"],
+        }
+    )
+    random, by_record, differing = Random(int(os.environ.get("BLAZES_SEED", "5"))), 0, 0
+    for number in range(_FRAMES):
+        text = _made(random)
+        file = tmp_path / f"frames_{number}.py"
+        file.write_text(head + text)
+        names: dict[str, Any] = {}
+        exec(compile(head + text, str(file), "exec"), names)
+        results = []
+        for ends in ([6], [1, 3, 6], [2, 6]):
+            parts = [table.iloc[a:b].reset_index(drop=True).copy()
+                     for a, b in zip([0, *ends], ends, strict=False)]  # fmt: skip
+            try:
+                rows = [r for made in names["asked"](parts) for r in made.to_dict("records")]
+            except (
+                ValueError,
+                TypeError,
+                AttributeError,
+                KeyError,
+                IndexError,
+                pd.errors.UndefinedVariableError,
+            ):
+                rows = [{"failed": ""}]
+            results.append(sorted(repr(sorted(row.items())) for row in rows))
+        same = all(result == results[0] for result in results)
+        differing += not same
+        if shown(names["asked"]).by_record:
+            by_record += 1
+            assert same, text
+    assert by_record > _FRAMES / 10
+    assert differing > _FRAMES / 10
