@@ -1086,6 +1086,13 @@ def _batches(node: _Definition) -> set[str]:
     found = {*notes} - {"self"}
     single = {name for name, note in notes.items() if note and "Iterator" not in note}
     found |= {n for loop in loops if _root(loop.iter) not in single for n in _stored(loop.target)}
+    within = [inner for inner in _outer(node) if isinstance(inner, ast.comprehension)]
+    found |= {
+        n
+        for loop in within
+        if isinstance(loop.iter, ast.Name) and loop.iter.id in notes.keys() - single
+        for n in _stored(loop.target)
+    }
     for _ in range(3):
         for part in _outer(node):
             if isinstance(part, ast.Assign) and _made_of(part.value) & found:

@@ -151,6 +151,8 @@ CASES = [
     ("return model.fit_predict(X=x.to_frame())", "batch"),
     ("return umap.UMAP().transform(x)", "rests_on"),
     ("return x.values[::-1]", "batch"),
+    ("return (part.rank() for part in x)", "batch"),
+    ("return (part.fillna(0) for part in x)", ""),
     ("return x.sample(frac=0.5)", "chance"),
     ("return x.sample(frac=0.5, random_state=1)", "batch"),
     ("return pc.subtract(x, pc.mean(x))", "batch"),
