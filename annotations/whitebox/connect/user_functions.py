@@ -419,7 +419,8 @@ class _Module:
             elif isinstance(value, ast.Lambda) and id(value) not in seen:
                 shown |= replace(self.looked_at(value, seen), batch="")
             elif name in self.imported and name not in own:
-                shown |= self._beside(self.imported[name], seen)
+                whole = name in self.given_all(node)
+                shown |= self._beside(self.imported[name], seen, whole=whole)
             elif value is not None and id(value) not in seen:
                 for each in (value, *self.later.get(name, ())):
                     shown |= self._set_to(name, each, seen | {id(value)})
@@ -432,7 +433,8 @@ class _Module:
             and part.value.id in modules
         }
         for member in members:
-            shown |= self._beside(member, seen)
+            whole = member.rpartition(".")[2] in self._methods_given_all(node)
+            shown |= self._beside(member, seen, whole=whole)
         return shown
 
     def _passed(
@@ -494,8 +496,9 @@ class _Module:
                 shown |= replace(found, kept=self._kept(part, new=own), batch="", lost="")
         return shown
 
-    def _beside(self, name: str, seen: frozenset[int]) -> Shown:
-        """What a function of another file of the user shows, or a class."""
+    def _beside(self, name: str, seen: frozenset[int], *, whole: bool = False) -> Shown:
+        """What a function of another file of the user shows, or a class. `whole`: it is given all
+        rows of a batch."""
         plain = name.lstrip(".")
         above = [".."] * (len(name) - len(plain) - 1)
         *folders, module, member = ["", "", *plain.split(".")]
@@ -508,7 +511,8 @@ class _Module:
             return Shown(rests_on=name)
         function, kind = other.functions.get(member), other.classes.get(member)
         if function is not None and id(function) not in seen:
-            return replace(other.looked_at(function, seen), batch="")
+            shown = other.looked_at(function, seen)
+            return shown if whole else replace(shown, batch="")
         if function is None and kind is not None and id(kind) not in seen:
             return other.of_class(member, seen | {id(kind)})
         return Shown()
@@ -742,9 +746,23 @@ class _Module:
             _HOLDERS
         )
 
-    def _batch(self, node: _Definition) -> str:
-        """What a function of pandas does with all rows of a batch."""
+    def _batch(self, node: _Definition, depth: int = 3) -> str:
+        """What a function of pandas does with all rows of a batch, or a method that it gives them
+        to, or a function that it calls for each batch."""
         batches = _batches(node)
+        named = self._methods_given_all(node)
+        inside: list[_Definition] = [
+            part
+            for kind in self.classes.values()
+            for part in kind.body
+            if isinstance(part, _Named) and part.name in named and part is not node
+        ]
+        for part in _outer(node):
+            match part:
+                case ast.Call(func=ast.Name(id="map"), args=args) if batches & {*map(_root, args)}:
+                    inside += [each for each in args if isinstance(each, ast.Lambda)]
+        if depth and (found := next(filter(None, (self._batch(i, depth - 1) for i in inside)), "")):
+            return found
         whole_rows = {
             each.arg
             for each in node.args.args
@@ -974,11 +992,21 @@ class _Module:
                         return name
         return ""
 
+    def _methods_given_all(self, node: _Definition) -> set[str]:
+        """The names of members that are called with all rows of a batch."""
+        batches = _batches(node)
+        calls = [inner for inner in _outer(node) if isinstance(inner, ast.Call)]
+        given = [c for c in calls if any(_made_of(each) & batches for each in c.args)]
+        return {call.func.attr for call in given if isinstance(call.func, ast.Attribute)}
+
     def given_all(self, node: _Definition) -> set[str]:
         """The names of functions that are called with all rows of a batch."""
         batches = _batches(node)
         calls = [inner for inner in _outer(node) if isinstance(inner, ast.Call)]
-        return {_root(call.func) for call in calls if batches & {*map(_root, call.args)}}
+        given = [call for call in calls if batches & {*map(_root, call.args)}]
+        return {
+            name for call in given for name in (_root(call.func), *map(_root, call.args))
+        } - batches
 
     def _of_all(self, node: _Definition) -> str:
         """What Python asks of all rows of a batch, or of one at some place."""

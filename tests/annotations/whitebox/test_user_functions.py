@@ -28,6 +28,9 @@ seen = set()
 numbers = itertools.count()
 drawn = random.Random(3)
 def centred(x): return x - x.mean()
+class Scale:
+    def fitted(self, x): return x / x.max()
+    def doubled(self, x): return x * 2
 model = None
 def helper(x): return uuid4().hex + x
 def keeps(x):
@@ -153,6 +156,11 @@ CASES = [
     ("return x.values[::-1]", "batch"),
     ("return (part.rank() for part in x)", "batch"),
     ("return (part.fillna(0) for part in x)", ""),
+    ("return map(lambda part: part.rank(), x)", "batch"),
+    ("return map(lambda part: part.fillna(0), x)", ""),
+    ("return map(centred, x)", "batch"),
+    ("return Scale().fitted(x)", "batch"),
+    ("return Scale().doubled(x)", ""),
     ("return x.sample(frac=0.5)", "chance"),
     ("return x.sample(frac=0.5, random_state=1)", "batch"),
     ("return pc.subtract(x, pc.mean(x))", "batch"),
