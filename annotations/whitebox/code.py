@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import (
     Component,
@@ -368,7 +368,8 @@ class Code:
             reason = plan.reason if isinstance(plan, Opaque) else reason
             reason = f"{reference} was not run: {reason}"
             unread = _unread(reason, by, inputs, chance=True)
-            return replace(unread, code="BLZ089")
+            remedy = _LACKING if reason.endswith(".py is here") else remedy
+            return replace(unread, remedy=remedy or None, code="BLZ089")
         unread = _unread(reason, by, inputs, position=position, chance=True)
         return replace(unread, remedy=remedy or None, code="BLZ093")
 
@@ -456,3 +457,9 @@ def _completed(plan: Relation, inputs: Mapping[str, Input]) -> Query:
     plan = changed(plan, Source, known)
     problem = plan.reason if isinstance(plan, Opaque) and not plan.columns else None
     return Query(plan, not all(leaf.complete for leaf in leaves(plan)), problem)
+
+
+_LACKING: Final = (
+    "Put the module beside this file, or correct its name (`python: module:function`); until then, "
+    "write the `annotation`."
+)
