@@ -394,6 +394,77 @@ OPAQUE: Final = _group(
          label="CR nondeterministic", engine=REPLAY),
 )  # fmt: skip
 
+
+def _query(name: str, sql: str, label: str, other: str | None = None) -> Construct:
+    """A query for which the expression in Python has no words of its own."""
+    streams = ", ".join(f"{stream}={stream}" for stream in SCHEMAS if f"{{{stream}}}" in sql)
+    python = f"spark.sql({sql!r}, {streams})"
+    return Construct(name=name, python=python, label=label, other=other, engine=REPLAY)
+
+
+SAID_IN_SQL: Final = _group(
+    "Said in SQL",
+    _query("grouping-sets", "SELECT id, campaign, COUNT(*) AS k FROM {clicks} GROUP BY GROUPING SETS ((id, campaign), (id))", "OW[id]"),
+    _query("key-and-rollup", "SELECT id, campaign, COUNT(*) AS k FROM {clicks} GROUP BY id, ROLLUP (campaign)", "OW[id]"),
+    _query("frame-of-values", "SELECT id, n, SUM(n) OVER (PARTITION BY id ORDER BY n RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS s FROM {clicks}", "OW[id]"),
+    _query("frame-of-rows", "SELECT id, n, SUM(n) OVER (PARTITION BY id ORDER BY n ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS s FROM {clicks}", "OW[id] sequence"),
+    _query("running-count", "SELECT id, n, COUNT(*) OVER (PARTITION BY id ORDER BY n) AS s FROM {clicks}", "OW[id]"),
+    _query("first-value", "SELECT id, n, FIRST_VALUE(campaign) OVER (PARTITION BY id ORDER BY n) AS f FROM {clicks}", "OW[id] sequence"),
+    _query("ntile", "SELECT id, n, NTILE(2) OVER (PARTITION BY id ORDER BY n) AS t FROM {clicks}", "OW[id] sequence"),
+    _query("list-over-order", "SELECT id, COLLECT_LIST(n) OVER (PARTITION BY id ORDER BY n) AS l FROM {clicks}", "OW[id] sequence"),
+    _query("rank-of-counts", "SELECT id, k, RANK() OVER (PARTITION BY id ORDER BY k) AS r FROM (SELECT id, n, COUNT(*) AS k FROM {clicks} GROUP BY id, n)", "OW[id]"),
+    _query("rank-over-everything", "SELECT id, n, RANK() OVER (ORDER BY n) AS r FROM {clicks}", "OW[*]"),
+    _query("named-window", "SELECT id, n, SUM(n) OVER p AS s FROM {clicks} WINDOW p AS (PARTITION BY id)", "OW[id]"),
+    _query("qualify-count", "SELECT id, n FROM {clicks} QUALIFY COUNT(*) OVER (PARTITION BY id) > 1", "OW[id]"),
+    _query("qualify-row-number", "SELECT id, price FROM {clicks} QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY n) = 1", "OW[id] sequence"),
+    _query("sliding-window", "SELECT id, window.start AS a, COUNT(*) AS k FROM {clicks} GROUP BY id, window(ts, '1 hour', '30 minutes')", "OW[id]"),
+    _query("lateral-view", "SELECT id, tag FROM {clicks} LATERAL VIEW OUTER explode(tags) t AS tag", "CR"),
+    _query("stack", "SELECT id, a, b FROM {clicks} LATERAL VIEW stack(2, n, campaign, id, campaign) x AS a, b", "CR"),
+    _query("pivot", "SELECT * FROM (SELECT id, n, campaign FROM {clicks}) PIVOT (COUNT(n) FOR campaign IN ('a', 'b'))", "OW[id]"),
+    _query("unpivot", "SELECT * FROM (SELECT campaign, id, n FROM {clicks}) UNPIVOT (x FOR c IN (id, n))", "CR"),
+    _query("not-in-tied", "SELECT id FROM {clicks} c WHERE campaign NOT IN (SELECT who FROM {answers} a WHERE a.id = c.id)", "OW[*]", "OW[*]"),
+    _query("in-of-pairs", "SELECT id FROM {clicks} WHERE (id, campaign) IN (SELECT id, who FROM {answers})", "CW", "CW"),
+    _query("exists-or", "SELECT id FROM {clicks} c WHERE n > 1 OR EXISTS (SELECT 1 FROM {answers} a WHERE a.id = c.id)", "OW[id]", "OW[id]"),
+    _query("not-exists-or", "SELECT id FROM {clicks} c WHERE n > 1 OR NOT EXISTS (SELECT 1 FROM {answers} a WHERE a.id = c.id)", "OW[id]", "OW[id]"),
+    _query("scalar-max", "SELECT id, (SELECT MAX(who) FROM {answers} a WHERE a.id = c.id) AS w FROM {clicks} c", "OW[id]", "OW[id]"),
+    _query("scalar-count-above", "SELECT id FROM {clicks} c WHERE (SELECT COUNT(*) FROM {answers} a WHERE a.id = c.id) >= 2", "OW[id]", "OW[id]"),
+    _query("scalar-count-below", "SELECT id FROM {clicks} c WHERE (SELECT COUNT(*) FROM {answers} a WHERE a.id = c.id) < 2", "OW[id]", "OW[id]"),
+    _query("scalar-of-itself", "SELECT id, n FROM {clicks} c WHERE n = (SELECT MAX(n) FROM {clicks} b WHERE b.id = c.id)", "OW[id]"),
+    _query("scalar-of-everything", "SELECT id, n FROM {clicks} WHERE n = (SELECT MAX(n) FROM {clicks})", "OW[*]"),
+    _query("scalar-of-a-table", "SELECT id, (SELECT MAX(title) FROM {ads} t WHERE t.id = c.id) AS title FROM {clicks} c", "CR"),
+    _query("lateral-join", "SELECT c.id, l.who FROM {clicks} c, LATERAL (SELECT who FROM {answers} a WHERE a.id = c.id) l", "CW", "CW"),
+    _query("lateral-aggregate", "SELECT c.id, l.w FROM {clicks} c LEFT JOIN LATERAL (SELECT MAX(who) AS w FROM {answers} a WHERE a.id = c.id) l ON true", "OW[id]", "OW[id]"),
+    _query("null-safe-join", "SELECT c.id, a.who FROM {clicks} c JOIN {answers} a ON c.id <=> a.id", "CW", "CW"),
+    _query("join-or", "SELECT c.id, a.who FROM {clicks} c JOIN {answers} a ON c.id = a.id OR c.campaign = a.who", "CW", "CW"),
+    _query("left-join-missing", "SELECT c.id FROM {clicks} c LEFT JOIN {answers} a ON c.id = a.id WHERE a.who IS NULL", "OW[id]", "OW[id]"),
+    _query("full-join-kept", "SELECT c.id, a.who FROM {clicks} c FULL JOIN {answers} a ON c.id = a.id WHERE c.id IS NOT NULL", "OW[id]", "OW[id]"),
+    _query("join-own-counts", "SELECT c.id, c.n, g.k FROM {clicks} c JOIN (SELECT id, COUNT(*) AS k FROM {clicks} GROUP BY id) g ON c.id = g.id", "OW[id]"),
+    _query("join-counts-of-another-column", "SELECT c.id, g.k FROM {clicks} c JOIN (SELECT n, COUNT(*) AS k FROM {clicks} GROUP BY n) g ON c.id = g.n", "OW[*]"),
+    _query("intersect-all", "SELECT id FROM {clicks} INTERSECT ALL SELECT id FROM {answers}", "CW", "CW"),
+    _query("group-negated", "SELECT -id AS q, COUNT(*) AS k FROM {clicks} GROUP BY -id", "OW[id]"),
+    _query("group-doubled", "SELECT id * 2 AS q, COUNT(*) AS k FROM {clicks} GROUP BY id * 2", "OW[*]"),
+    _query("group-cast", "SELECT CAST(id AS STRING) AS q, COUNT(*) AS k FROM {clicks} GROUP BY CAST(id AS STRING)", "OW[id]"),
+    _query("group-case", "SELECT CASE WHEN id > 1 THEN id ELSE 0 END AS q, COUNT(*) AS k FROM {clicks} GROUP BY 1", "OW[*]"),
+    _query("group-hash", "SELECT hash(id) AS q, COUNT(*) AS k FROM {clicks} GROUP BY hash(id)", "OW[*]"),
+    _query("group-date", "SELECT CAST(ts AS DATE) AS d, COUNT(*) AS k FROM {clicks} GROUP BY CAST(ts AS DATE)", "OW[*]"),
+    _query("group-structure", "SELECT struct(id, n) AS s, COUNT(*) AS k FROM {clicks} GROUP BY struct(id, n)", "OW[id,n]"),
+    _query("group-double", "SELECT v, COUNT(*) AS k FROM {clicks} GROUP BY v", "OW[v]"),
+    _query("distinct-collated", "SELECT DISTINCT campaign COLLATE UTF8_LCASE AS c FROM {clicks}", "OW[*]"),
+    _query("filtered-count-above", "SELECT id FROM {clicks} GROUP BY id HAVING COUNT(*) FILTER (WHERE n > 1) > 1", "CW"),
+    _query("negated-count-below", "SELECT id FROM {clicks} GROUP BY id HAVING -COUNT(*) < -1", "CW"),
+    _query("count-as-text-above", "SELECT id FROM {clicks} GROUP BY id HAVING CAST(COUNT(*) AS STRING) > '1'", "OW[id]"),
+    _query("count-modulo", "SELECT id FROM {clicks} GROUP BY id HAVING COUNT(*) % 2 > 0", "OW[id]"),
+    _query("spread-above", "SELECT id FROM {clicks} GROUP BY id HAVING MAX(n) - MIN(n) > 1", "OW[id]"),
+    _query("not-all", "SELECT id FROM {clicks} GROUP BY id HAVING NOT BOOL_AND(n > 0)", "CW"),
+    _query("set-contains", "SELECT id FROM {clicks} GROUP BY id HAVING array_contains(COLLECT_SET(n), 1)", "CW"),
+    _query("list-folded", "SELECT id, aggregate(COLLECT_LIST(n), 0L, (a, x) -> a * 2 + coalesce(x, 0)) AS f FROM {clicks} GROUP BY id", "OW[id] sequence"),
+    _query("list-filtered", "SELECT id, size(filter(COLLECT_LIST(n), x -> x > 0)) AS k FROM {clicks} GROUP BY id", "OW[id] sequence"),
+    _query("listagg-sorted", "SELECT id, LISTAGG(campaign, ',') WITHIN GROUP (ORDER BY campaign) AS l FROM {clicks} GROUP BY id", "OW[id]"),
+    _query("sample-of-rows", "SELECT id, n FROM {clicks} TABLESAMPLE (3 ROWS)", "OW[*]"),
+    _query("hint-and-first", "SELECT /*+ REPARTITION(3) */ id, FIRST(n) AS f FROM {clicks} GROUP BY id", "OW[id] sequence"),
+    _query("one-partition", "SELECT n, COUNT(*) AS k FROM {clicks} WHERE id = 1 GROUP BY n", "OW[id,n]"),
+)  # fmt: skip
+
 CONSTRUCTS: Final = (
-    *RECORDWISE, *SETS, *AGGREGATES, *THRESHOLDS, *TIME, *JOINS, *ORDER, *OPAQUE,
+    *RECORDWISE, *SETS, *AGGREGATES, *THRESHOLDS, *TIME, *JOINS, *ORDER, *OPAQUE, *SAID_IN_SQL,
 )  # fmt: skip

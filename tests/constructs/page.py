@@ -31,7 +31,8 @@ made to be awkward:
 `[*]` is an unknown gate, and the whole stream as one partition: no seal helps, and nothing is claimed for
 it. *nondeterministic* is repaired by no coordination. Constructs that Spark's streaming engine refuses
 are run as what a continuous query means: the computation over everything that has arrived, after each
-batch. Evidence of a few runs is not a proof. The last column says where a label is worse than what the
+batch. Evidence of a few runs is not a proof, and where there is none (*not
+run*) only the label is checked. The last column says where a label is worse than what the
 construct does: sound, and perhaps more coordination than needed.
 """
 
