@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from annotations.dataflow import Stream
-from annotations.delivery import appends_again, may_repeat, repeats_of
+from annotations.delivery import appends_again, counts, may_repeat, repeats_of
 from annotations.dependencies import closure, within_schema
 from annotations.vocabulary import AnnotationKind, Delivery, Key, Label, Repeats, Rows, StreamLabel
 from blazes.core.effects import Interpreter, at_least, images
@@ -120,6 +120,7 @@ class Deliveries:
         """Result -> what reaches its sink."""
         self._replicated = replicated
         self._interpreter = interpreter
+        self._promised = _sealed_by_promise(graph)
 
     def source(self, stream: StreamEdge, label: StreamLabel) -> StreamLabel:
         """Set the delivery of an external source; its order label, given what it would be."""
@@ -127,28 +128,34 @@ class Deliveries:
         delivered = Delivered(base, frozenset(stream.declared.id) or None)
         return self._settle(stream, delivered, label, rep=False)
 
-    def cross(self, path: PathEdge, *, gate: bool, sealed_state: bool) -> Crossing:
+    def cross(self, path: PathEdge, *, gate: bool, forwards: bool, sealed_state: bool) -> Crossing:
         """The effect of the path on the delivery that its input has now (D1 to D9, D11).
 
         Args:
             path: the path.
-            gate: it waits for whole partitions and counts what enters it.
+            gate: it waits for whole partitions.
+            forwards: it waits so that a path behind it can.
             sealed_state: it reads state that it waits for.
         """
         declared = path.declared
         entering = [self.streams[stream] for stream in path.input.streams]
         base = max((delivered.base for delivered in entering), default=ONCE)
         enters = Delivered(base, entering[0].id if len(entering) == 1 else None)
+        again = [stream for stream in path.input.streams if self.streams[stream].base is REPEAT]
+        counted = not self._promised.issuperset(again)
+        bare = [s for s in again if self.streams[s].id is None or s in self._promised]
+        repeats = repeats_of(declared)
         copies = Copies(
-            repeats=repeats_of(declared),
+            repeats=repeats,
             writes=path.shape.writes,
             nondeterministic=path.shape.nondeterministic,
             gate=gate,
-            identified=all(d.id for d in entering if d.base is REPEAT),
+            counted=counted and (gate or (forwards and bool(bare) and repeats is Repeats.ABSORB)),
+            identified=not bare,
             sealed_state=sealed_state,
         )
         rule = passage(enters.label, copies)
-        withheld = rule.id == "D7" and self._has_digests(path)
+        withheld = rule.id == "D7" and _all_digests(bare)
         leaves = ONCE if withheld else _leaving(rule, copies.repeats, base)
         own_gate = path.shape.gate
         if leaves is CORRUPT:
@@ -162,15 +169,6 @@ class Deliveries:
         crossing = Crossing(enters.label, rule, Delivered(leaves, known), withheld)
         self.crossings[path] = crossing
         return crossing
-
-    def _has_digests(self, path: PathEdge) -> bool:
-        """Whether every stream that may repeat without an id has punctuations with digests."""
-        punctuations = [
-            stream.declared.punctuation
-            for stream in path.input.streams
-            if self.streams[stream].base is REPEAT and self.streams[stream].id is None
-        ]
-        return all(p is not None and p.digest for p in punctuations)
 
     # ---- an output and its streams; all paths that feed it have been crossed
 
@@ -275,6 +273,25 @@ class Deliveries:
         """The paths whose partitions are put in quarantine where a record comes again (D7)."""
         crossings = ((path, self.crossings[path]) for path in self.graph.paths)
         return tuple(path.place for path, crossing in crossings if crossing.withheld)
+
+
+def _all_digests(streams: Iterable[StreamEdge]) -> bool:
+    """Whether the punctuations of all streams have digests."""
+    punctuations = [stream.declared.punctuation for stream in streams]
+    return all(p is not None and p.digest for p in punctuations)
+
+
+def _sealed_by_promise(graph: Graph) -> set[StreamEdge]:
+    """The streams whose partitions a watermark completes, and those that are made of them."""
+    todo = [s for s in graph.streams if s.declared.seals and not counts(s.declared)]
+    promised = set(todo)
+    while todo:
+        consumer = todo.pop().consumer
+        for path in consumer.paths if consumer is not None else ():
+            new = [s for s in path.output.streams if not s.declared.seals and s not in promised]
+            promised.update(new)
+            todo += new
+    return promised
 
 
 def _again(stream: Stream, base: Delivery) -> Delivery:

@@ -73,6 +73,7 @@ class Propagation:
         self._written: dict[State, frozenset[StreamLabel]] = {}
         self._faults: dict[State, frozenset[StateFault]] = {}
         self._entering: dict[Output, Counter[StreamLabel]] = {}
+        self._ahead: set[Output] | None = None
         if interpreter.rules.delivery and matters(graph):
             self.deliveries = Deliveries(graph, replicated, interpreter, repairs)
         self._run()
@@ -209,22 +210,48 @@ class Propagation:
 
     def _cross(self, path: PathEdge, deliveries: Deliveries) -> Crossing:
         sealed_state = path.kind is AnnotationKind.OR and self.protected(path)
-        return deliveries.cross(path, gate=self._is_gate(path), sealed_state=sealed_state)
+        return deliveries.cross(
+            path,
+            gate=self._is_gate(path),
+            forwards=self._forwards(path),
+            sealed_state=sealed_state,
+        )
 
     def _is_gate(self, path: PathEdge) -> bool:
-        """Whether what enters is held back and counted until its partition is complete (D6).
+        """Whether what enters is held back until its partition is complete (D6).
 
         A reader waits for what is written where its own answers are computed, at its output; what
-        the same path hands on through another output does not wait.
+        the same path hands on through another output does not wait. It waits for whole partitions
+        of requests, too, where they are sealed.
         """
-        if path in self.ordered or not path.shape.writes:
+        if path in self.ordered:
             return False
         if self.fits(path) and self.state_sealed(path):
             return True
+        if not path.shape.writes:
+            return False
         return path.state is not None and any(
             other.kind is AnnotationKind.OR and other.state is path.state and self.protected(other)
             for other in path.output.paths
         )
+
+    def _forwards(self, path: PathEdge) -> bool:
+        """Whether what enters may be held back so that a path behind this one can wait (D7)."""
+        if path.shape.ordered or not self.input_label(path.input).keys:
+            return False
+        return path.output in self._before_ordered()
+
+    def _before_ordered(self) -> set[Output]:
+        """The outputs behind which there is an order-sensitive path."""
+        if self._ahead is None:
+            todo = [path.input for path in self.graph.paths if path.shape.ordered]
+            self._ahead = set()
+            while todo:
+                for stream in todo.pop().streams:
+                    if stream.producer is not None and stream.producer not in self._ahead:
+                        self._ahead.add(stream.producer)
+                        todo += [path.input for path in stream.producer.paths]
+        return self._ahead
 
     # ---- outputs
 

@@ -160,9 +160,12 @@ class Copies(NamedTuple):
     writes: bool
     nondeterministic: bool
     gate: bool
-    """The path waits for whole partitions and counts what enters it."""
+    """The path waits for whole partitions."""
+    counted: bool
+    """What enters and may repeat is counted until its partition is complete, by the path or so
+    that one behind it can wait; a watermark counts nothing."""
     identified: bool
-    """Every stream that enters and may repeat has an id."""
+    """Every stream that enters and may repeat has an id, and is counted."""
     sealed_state: bool
     """The path reads state that it waits for."""
 

@@ -351,21 +351,22 @@ D6: Final = Passage(
     example="Clicks with `id: [click]`, sealed on campaign, counted per campaign.",
     source=_OURS,
     enters=AGAIN,
-    holds=lambda copies: copies.gate and copies.identified,
+    holds=lambda copies: copies.gate and copies.counted and copies.identified,
     leaves=Leaves.ONCE,
 )
 D7: Final = Passage(
     id="D7",
     sets=(BLAZES,),
     when="Repeat into a path that waits for a seal, a repeating stream has no id",
-    adds="Taint; nothing where the punctuation has a digest",
-    text="A gate that does not know a copy counts it: the count is reached too early.",
+    adds=_HARM + "; nothing where the punctuation has a digest",
+    text="A gate that does not know a copy counts it: the count is reached too early. So does a "
+    "path that would absorb copies, and hands its seal on to one that waits.",
     why="Two records are promised, A comes twice while B is on its way: {A, A} is released, and B "
     "is late. With a digest the partition goes into quarantine instead, and is withheld.",
     example="Words of repeated tweets, sealed on their batch: words have no id.",
     source=_OURS,
     enters=AGAIN,
-    holds=lambda copies: copies.gate,
+    holds=lambda copies: copies.counted,
     leaves=Leaves.CORRUPT,
     harms=True,
     origin=True,

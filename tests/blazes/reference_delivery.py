@@ -80,7 +80,7 @@ class DeliveryReference(Reference):
     def _waits(self, at: PathId, component: Component, path: Path) -> bool:
         """What enters is held back until its partition is complete."""
         label = self.input(component.name, path.source)
-        sealed = path.annotation.kind is OW and self.fits(label, component, path)
+        sealed = path.annotation.kind in (OR, OW) and self.fits(label, component, path)
         if sealed and (not self._shared(component, path) or self.writers_fit(component, path)):
             return True
         group = self.group(component, path)
@@ -89,6 +89,44 @@ class DeliveryReference(Reference):
             and reader.target == path.target
             and self.protected(where, component, reader)
             for where, reader in (self.members(component, group) if group else ())
+        )
+
+    def _hands_on(self, component: Component, path: Path) -> bool:
+        """A seal goes through the path to an order-sensitive one, as far as the graph tells."""
+        if not path.annotation.kind.confluent:
+            return False
+        if not self.input(component.name, path.source).keys:
+            return False
+        seen: set[str] = set()
+        todo = [(component.name, path.target)]
+        while todo:
+            end = todo.pop()
+            for name, stream in self.dataflow.streams.items():
+                if not stream.producer or not stream.consumer or name in seen:
+                    continue
+                if (stream.producer.component, stream.producer.interface) != end:
+                    continue
+                seen.add(name)
+                consumer = self.dataflow.components[stream.consumer.component]
+                for behind in consumer.paths:
+                    if behind.source == stream.consumer.interface:
+                        if not behind.annotation.kind.confluent:
+                            return True
+                        todo.append((consumer.name, behind.target))
+        return False
+
+    def _by_promise(self, stream: Stream, seen: frozenset[str] = frozenset()) -> bool:
+        """No punctuation counts the records of the stream's partitions, or of those before it."""
+        if stream.seals:
+            return stream.punctuation is None and stream.lateness is not None
+        if stream.producer is None or stream.name in seen:
+            return False
+        component = self.dataflow.components[stream.producer.component]
+        return any(
+            self._by_promise(before, seen | {stream.name})
+            for path in component.paths
+            if path.target == stream.producer.interface
+            for before in self._entering(component, path)
         )
 
     def _shared(self, component: Component, path: Path) -> bool:
@@ -102,11 +140,14 @@ class DeliveryReference(Reference):
         known = came[0].id if len(came) == 1 else None
         kind = path.annotation.kind
         waits = self._waits(at, component, path)
-        bare = [
+        copied = [
             stream
             for stream in self._entering(component, path)
-            if self.came[stream.name] == Came("Repeat", None)
+            if self.came[stream.name].how == "Repeat"
         ]
+        by_promise = [stream for stream in copied if self._by_promise(stream)]
+        bare = [s for s in copied if self.came[s.name].id is None or s in by_promise]
+        counts = len(by_promise) < len(copied)
         repeats = path.repeats
         if repeats is None:
             repeats = Repeats.PASS if kind.name == "CR" else Repeats.CORRUPT
@@ -120,9 +161,10 @@ class DeliveryReference(Reference):
         if how == "Repeat":
             if path.nondeterministic is not None:
                 return "D5", wrong, True
-            if waits and not bare:
+            if waits and counts and not bare:
                 return "D6", Came("Once", through), False
-            if waits:
+            absorbed = repeats is Repeats.ABSORB and bool(bare)
+            if counts and (waits or (absorbed and self._hands_on(component, path))):
                 digests = [each.punctuation and each.punctuation.digest for each in bare]
                 if all(digests):
                     return "D7", Came("Once", through), False

@@ -27,13 +27,16 @@ def repeating(dataflow: Dataflow, rng: random.Random) -> Dataflow:
 
     def stream(each: Any) -> Any:
         if each.producer is None:
-            punctuation = None
+            punctuation, lateness = None, None
             if each.seals and rng.random() < 0.3:
                 punctuation = Punctuation("end", "n", digest="d" if rng.random() < 0.5 else None)
+            elif each.seals and rng.random() < 0.3:
+                lateness = "10 minutes"
             source = rng.choice([None, External("kafka"), External("json")])
             says = rng.choice([None, None, "once", "may-repeat"])
             id = rng.choice([(), ("a",), ("a", "b")])
-            return replace(each, delivery=says, source=source, id=id, punctuation=punctuation)
+            each = replace(each, punctuation=punctuation, lateness=lateness)
+            return replace(each, delivery=says, source=source, id=id)
         if each.consumer is not None:
             return replace(each, delivery="may-repeat") if rng.random() < 0.1 else each
         sinks = [None, External("json"), External("jdbc"), External("kafka", delivery="once")]
