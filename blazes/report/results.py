@@ -132,7 +132,8 @@ def _result(plan: Plan, stream: Stream, behind: _Behind) -> Result:
     if unreliable and causes.first:
         text += f", because {_some(causes)}"
     elif seals.first:
-        text += f", since {_some(seals)} is waited for"
+        several = len(seals.first) + seals.more > 1
+        text += f", since {_some(seals)} {'are' if several else 'is'} waited for"
     if repairs.first:
         text += f"; {'; then '.join(repairs.first)}"
         text += f"; then {repairs.more} more" if repairs.more else ""
@@ -220,7 +221,8 @@ def _told(
         if entry.cause is not None:
             yield _Kind.CAUSE, f"{component} depends on the order of {_inputs(entry)}"
         if entry.strategy is Strategy.SEAL:
-            yield _Kind.SEAL, f"the seal on {tupled(entry.key or ())}"
+            for key in sorted(map(tupled, set(entry.seals.values()))):
+                yield _Kind.SEAL, f"the seal on {key}"
         elif entry.strategy is Strategy.ORDER:
             yield _Kind.REPAIR, f"order {component}"
     if declared.nondeterministic is not None:

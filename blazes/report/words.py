@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from annotations.dataflow import Path, Stream
+from annotations.delivery import counts
 from annotations.diagnostics import Diagnostic, errors_among
 from annotations.phrases import NAMES_MAX, listed, tupled
 from annotations.phrases import number as number
@@ -319,17 +320,21 @@ def effect(derivation: Derivation) -> str | None:
 def does(index: Index, entry: Entry) -> Iterator[str]:
     """The plan for a path in sentences: who waits for whom, what order, scope, mode and vote."""
     if entry.strategy is Strategy.SEAL:
-        yield from _seals(entry)
+        yield from _seals(index, entry)
     elif entry.strategy is Strategy.ORDER:
         yield from _orders(index, entry)
     else:
         yield from _nothing(entry)
 
 
-def _seals(entry: Entry) -> Iterator[str]:
+def _seals(index: Index, entry: Entry) -> Iterator[str]:
     key = tupled(entry.key or ())
     inputs, streams = listed(sorted(entry.inputs)), listed(sorted(entry.streams))
-    if entry.vote is Vote.UNANIMOUS:
+    sealed = [index.plan.analysis.dataflow.streams[name] for name in sorted(entry.streams)]
+    if all(stream.seals and not counts(stream) for stream in sealed):
+        newer = listed([f"{s.name} has a record {s.lateness} newer" for s in sealed])
+        condition = f"until {newer}: none is promised to come later, and nothing is counted"
+    elif entry.vote is Vote.UNANIMOUS:
         condition = f"until every producer of {streams} has said so, with a count (unanimous vote)"
     else:
         condition = f"until the one producer of the {key} has said so, with a count (no vote)"

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from annotations.file import loads
+from blazes.analysis import analyze
 from blazes.cli import main
+from blazes.coordination import plan
+from blazes.report.index import Index
+from blazes.report.results import results
+from blazes.report.words import does
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "report"
 CASES = {
@@ -75,3 +81,20 @@ def test_every_line_of_a_text_report_fits_80_columns() -> None:
     for golden in GOLDEN.glob("*.txt"):
         for number, line in enumerate(golden.read_text(encoding="utf-8").splitlines(), start=1):
             assert len(line) <= 80, f"{golden.name}:{number} has {len(line)} columns"
+
+
+def test_a_seal_is_told_by_what_completes_it_and_by_its_own_key() -> None:
+    one, both = "r, to: out, label: 'OW[k, n]'", "s, to: out, label: 'OW[k, n]'"
+    text = f"""
+components: {{J: {{annotation: [{{from: {one}}}, {{from: {both}}}]}}}}
+streams:
+  r: {{to: J.r, seal: [k], lateness: 10 minutes}}
+  s: {{to: J.s, seal: [n], lateness: 1 hour}}
+  j: {{from: J.out}}
+"""
+    decided = plan(analyze(loads(text)[0]))
+    (result,) = results(decided)
+    assert "the seal on k and the seal on n are waited for" in result.text
+    said = " ".join(does(Index.of(decided), decided.entries[0]))
+    assert "r has a record 10 minutes newer and s has a record 1 hour newer" in said
+    assert "count (" not in said
