@@ -131,7 +131,7 @@ def _result(plan: Plan, stream: Stream, behind: _Behind) -> Result:
     causes, repairs, seals = (behind[kind] for kind in _Kind)
     if unreliable and causes.first:
         text += f", because {_some(causes)}"
-    elif seals.first:
+    elif seals.first and not unreliable:
         several = len(seals.first) + seals.more > 1
         text += f", since {_some(seals)} {'are' if several else 'is'} waited for"
     if repairs.first:
@@ -175,7 +175,11 @@ class _Noted:
         items: dict[str, list[Repair]] = {}
         for item in plan.repairs.items:
             items.setdefault(item.stream, []).append(item)
+        wrong_keys = {left.origin for left in plan.repairs.unrepaired if left.cause == "D14"}
+        wrong_keys |= {item.stream for item in plan.repairs.items if item.cause == "D14"}
         for stream in propagation.graph.streams:
+            if stream.name in wrong_keys:
+                self._add(stream, _Kind.CAUSE, "the key of its sink does not determine a row (D14)")
             for item in items.get(stream.name, ()):
                 self._add(stream, _Kind.REPAIR, imperative(item))
         entries = {(entry.component, str(entry.path)): entry for entry in plan.entries}

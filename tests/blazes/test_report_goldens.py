@@ -98,3 +98,15 @@ streams:
     said = " ".join(does(Index.of(decided), decided.entries[0]))
     assert "r has a record 10 minutes newer and s has a record 1 hour newer" in said
     assert "count (" not in said
+
+
+def test_a_key_that_replaces_rows_is_told_as_the_cause() -> None:
+    text = """
+components: {J: {annotation: {from: r, to: out, label: "OW[k]", repeats: corrupt}}}
+streams:
+  r: {to: J.r, seal: [k]}
+  j: {from: J.out, sink: {format: jdbc, key: [n]}}
+"""
+    (result,) = results(plan(analyze(loads(text)[0])))
+    because = "because the key of its sink does not determine a row (D14)"
+    assert result.text == f"rows may differ from run to run, {because}"
