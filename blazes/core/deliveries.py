@@ -128,9 +128,7 @@ class Deliveries:
         delivered = Delivered(base, frozenset(stream.declared.id) or None)
         return self._settle(stream, delivered, label, rep=False)
 
-    def cross(
-        self, path: PathEdge, *, gate: bool, forwards: bool, sealed_state: bool, ordered: bool
-    ) -> Crossing:
+    def cross(self, path: PathEdge, *, gate: bool, forwards: bool, sealed_state: bool) -> Crossing:
         """The effect of the path on the delivery that its input has now (D1 to D9, D11).
 
         Args:
@@ -138,7 +136,6 @@ class Deliveries:
             gate: it waits for whole partitions.
             forwards: it waits so that a path behind it can.
             sealed_state: it reads state that it waits for.
-            ordered: it takes its records in an order.
         """
         declared = path.declared
         entering = [self.streams[stream] for stream in path.input.streams]
@@ -148,8 +145,6 @@ class Deliveries:
         counted = not self._promised.issuperset(again)
         bare = [s for s in again if self.streams[s].id is None or s in self._promised]
         repeats = repeats_of(declared)
-        if ordered and repeats is Repeats.ABSORB and _updates(path):
-            repeats = Repeats.MAKE
         copies = Copies(
             repeats=repeats,
             writes=path.shape.writes,
@@ -278,14 +273,6 @@ class Deliveries:
         """The paths whose partitions are put in quarantine where a record comes again (D7)."""
         crossings = ((path, self.crossings[path]) for path in self.graph.paths)
         return tuple(path.place for path, crossing in crossings if crossing.withheld)
-
-
-def _updates(path: PathEdge) -> bool:
-    """Whether Spark puts out a row of the path again whenever it changes, where it is ordered."""
-    component = path.component
-    by = component.implementations.get(path.declared.target)
-    python = by is not None and by.python is not None and not component.appends
-    return path.shape.writes and by is not None and (by.sql is not None or python)
 
 
 def _all_digests(streams: Iterable[StreamEdge]) -> bool:
