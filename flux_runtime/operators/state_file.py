@@ -163,28 +163,25 @@ class Restored:
     def __init__(self, inner: Operator, file: Path) -> None:
         self._inner = inner
         self._file: Path | None = file
-        if isinstance(inner, InParts):
-            self.parts = lambda: self._in_parts().parts()
-            self.rest = inner.rest
-            self.reads = inner.reads
-            self.install_part = self._install_part
+        if not isinstance(inner, InParts):
+            return
+
+        def parts() -> Iterator[Any]:
+            self._operator()
+            return inner.parts()
+
+        def install_part(part: Any) -> None:
+            self._file = None  # the state comes from elsewhere
+            inner.install_part(part)
+
+        self.parts, self.install_part = parts, install_part
+        self.rest, self.reads = inner.rest, inner.reads
 
     def _operator(self) -> Operator:
         if self._file is not None:
             _install(self._inner, self._file)
             self._file = None
         return self._inner
-
-    def _in_parts(self) -> InParts:
-        operator = self._operator()
-        assert isinstance(operator, InParts)
-        return operator
-
-    def _install_part(self, part: Any) -> None:
-        """Add a part of a state that comes from elsewhere."""
-        self._file = None
-        assert isinstance(self._inner, InParts)
-        self._inner.install_part(part)
 
     def process(self, batch: Batch) -> Batch:
         """Rows of one batch in, what they lead to out."""

@@ -140,14 +140,13 @@ class Keeping:
 
     def _write(self, folder: Path, node: Node, segment: Segment) -> None:
         begun = self._beforehand.pop(node, None)
-        if file_of(folder, node.pair).exists():
-            if begun is not None:
-                begun.file.drop()
-        elif begun is not None and begun.of(segment):
+        written = file_of(folder, node.pair).exists()
+        if begun is not None and begun.of(segment) and not written:
             begun.finish()
-        else:
-            if begun is not None:
-                begun.file.drop()
+            return
+        if begun is not None:
+            begun.file.drop()
+        if not written:
             state, _ = segment.back.snapshot()
             write_state(folder, node.pair, state)
 

@@ -112,7 +112,7 @@ class KeptStates:
         """
         now = time.monotonic()
         if not self._next:
-            self._next = f"{batches:012d}-{uuid.uuid4().hex[:8]}"
+            self._next = _new_folder(batches)
             self._since, self._asked, self._looked = now, now - ASK_AGAIN_S, now
         elif now < self._looked + LOOK_AGAIN_S:
             return False
@@ -151,7 +151,7 @@ class KeptStates:
             NotKept: they are not all there; input goes on without.
         """
         self._tried = batches
-        folder, self._next = self._next or f"{batches:012d}-{uuid.uuid4().hex[:8]}", ""
+        folder, self._next = self._next or _new_folder(batches), ""
         path = local_folder(self._state, f"kept/{folder}")
         end = time.monotonic() + PATIENCE_S
         asked = 0.0
@@ -184,6 +184,10 @@ class KeptStates:
         for name in self._state.names("kept"):
             if name not in (self.now.folder, self._began):
                 self._state.delete(f"kept/{name}")
+
+
+def _new_folder(batches: int) -> str:
+    return f"{batches:012d}-{uuid.uuid4().hex[:8]}"
 
 
 def local_folder(state: Storage, name: str) -> Path:
