@@ -349,7 +349,7 @@ class _Trial:
         self.changes = changes
         self.before = before
         analysis = analyze(changed(before.analysis.dataflow, changes), rules=before.analysis.rules)
-        self.after: Final = plan(analysis, target=before.target)
+        self.after: Final = plan(analysis, target=before.target, alternatives=False)
         self.repeats = _delivered_worse(before.analysis, analysis)
         """Whether records that come again do harm that they did not do before."""
         self.worse = self.repeats or self._worse()

@@ -160,7 +160,7 @@ class Plan:
     """Stream name -> how often its records come under the plan; empty where all come once."""
 
 
-def plan(analysis: Analysis, *, target: Label = Label.ASYNC) -> Plan:
+def plan(analysis: Analysis, *, target: Label = Label.ASYNC, alternatives: bool = True) -> Plan:
     """The least coordination that brings every sink within the target.
 
     Whatever is above the target under the plan comes from `inherited`, and from nothing else.
@@ -168,6 +168,7 @@ def plan(analysis: Analysis, *, target: Label = Label.ASYNC) -> Plan:
     Args:
         analysis: the labels without coordination.
         target: the highest severity that the sinks tolerate.
+        alternatives: whether orders come with the seals that would do in their place.
 
     Raises:
         ValueError: the target is `Seal`; nothing can promise punctuations that no source sends.
@@ -175,10 +176,10 @@ def plan(analysis: Analysis, *, target: Label = Label.ASYNC) -> Plan:
     if target is Label.SEAL:
         raise ValueError("the target is one of Async, Run, Inst, Diverge")
     with gc_paused():
-        return _plan(analysis, target)
+        return _plan(analysis, target, alternatives)
 
 
-def _plan(analysis: Analysis, target: Label) -> Plan:
+def _plan(analysis: Analysis, target: Label, alternatives: bool) -> Plan:
     mode = Mode.RECORDED if target is Label.ASYNC else Mode.DYNAMIC
     before = analysis.propagation or explore(analysis.dataflow, rules=analysis.rules)
     tolerated = limits(before.graph, before.replicated, before.interpreter.rules, target=target)
@@ -190,7 +191,7 @@ def _plan(analysis: Analysis, target: Label) -> Plan:
     return Plan(
         analysis=analysis,
         target=target,
-        entries=tuple(_Entries(after, mode)),
+        entries=tuple(_Entries(after, mode, alternatives)),
         repaired=labels_of(after),
         inherited=(*_inherited(after, tolerated, target), *_from_repeats(repairs)),
         verdict=verdict_of(after),
@@ -202,10 +203,11 @@ def _plan(analysis: Analysis, target: Label) -> Plan:
 class _Entries:
     """The entries of all order-sensitive paths, in the order in which outputs are labelled."""
 
-    def __init__(self, propagation: Propagation, mode: Mode) -> None:
+    def __init__(self, propagation: Propagation, mode: Mode, alternatives: bool) -> None:
         self._propagation = propagation
         self._graph = propagation.graph
         self._mode = mode
+        self._with_alternatives = alternatives
         self._keys: dict[tuple[Key, Key, tuple[FunctionalDependency, ...]], list[Key]] = {}
         self._waits = waits(propagation)
         self._single = single_producers(propagation, self._waits) if self._waits else set()
@@ -272,7 +274,7 @@ class _Entries:
             cause=self._cause(path),
             scope=self._scope(gate, others),
             mode=self._mode,
-            alternatives=self._alternatives(path, gate),
+            alternatives=self._alternatives(path, gate) if self._with_alternatives else (),
             refused=tuple(self._refused(path, others)),
         )
 

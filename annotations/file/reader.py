@@ -253,7 +253,7 @@ class _Reading:
         if self.findings.errors:
             return dataflow
         dataflow = completed(dataflow, self.text, execute=self.execute, code=code)
-        return with_splits(dataflow, self.text, execute=self.execute)
+        return with_splits(dataflow, self.text, execute=self.execute, before=code)
 
     def _whole(
         self,

@@ -66,17 +66,23 @@ class OutputSplits:
         return splits(plan, keys, fds=self._fds)
 
 
-def with_splits(dataflow: Dataflow, text: str, *, execute: Limits | None = None) -> Dataflow:
+def with_splits(
+    dataflow: Dataflow, text: str, *, execute: Limits | None = None, before: Code | None = None
+) -> Dataflow:
     """The dataflow, with the question on every path that a seal could make deterministic.
 
     Args:
         dataflow: with all paths.
         text: the file's.
         execute: what functions may take when they are run to be read; None: nothing is run.
+        before: the code of the dataflow as it was before its paths were derived, where that was
+            read.
     """
 
     @cache
     def code() -> Code:
+        if before is not None:
+            return before.of(dataflow)
         from annotations.whitebox.code import Code
 
         return Code(dataflow, text, execute=execute)

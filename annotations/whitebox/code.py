@@ -62,14 +62,23 @@ class Code:
         """Columns of outputs without code; None also while they are looked for."""
         self._named: dict[str, Named] = {}
         """Bloom modules, by what the file says of them."""
-        self._read: dict[str, Relation] | None = None
-        """Plans of Python functions that were read together, by what was asked."""
+        self._read: dict[str, Relation] = {}
+        """Plans of Python functions that were read, by what was asked."""
+        self._together = False
+        """Whether those that do not wait for each other were read together."""
         self._unfinished: set[Endpoint] = set()
         """Outputs whose code is being derived, so that a reader of theirs is in a cycle."""
         self._into: dict[Endpoint, list[Stream]] = {}
         for stream in dataflow.streams.values():
             if stream.consumer is not None:
                 self._into.setdefault(stream.consumer, []).append(stream)
+
+    def of(self, dataflow: Dataflow) -> Code:
+        """The code of a dataflow made of this one; a function that is given the same is not read
+        again."""
+        code = Code(dataflow, self._text, execute=self._execute)
+        code._read = self._read
+        return code
 
     def plan(self, component: Component, output: str) -> Relation | None:
         """The plan of the code of an output; None where there is none to be read."""
@@ -80,8 +89,8 @@ class Code:
 
     def outputs(self, component: Component) -> Iterator[Output]:
         """The outputs that the component's code computes, in the order of the file."""
-        if self._read is None:
-            self._read = {}
+        if not self._together:
+            self._together = True
             self._read_together()
         for name in component.implementations:
             output = self._output(Endpoint(component.name, name))
@@ -295,7 +304,6 @@ class Code:
         """Read the Python functions that do not wait for each other by one process at a time."""
         from annotations.whitebox.pyspark_code import Unreadable
 
-        assert self._read is not None
         levels: dict[int, list[Endpoint]] = {}
         depths: dict[Endpoint, int] = {}
         for component in self.dataflow.components.values():
@@ -304,18 +312,16 @@ class Code:
                 if by.python is not None and (self._execute is not None or self._possible(end)):
                     levels.setdefault(self._depth(end, depths), []).append(end)
         for _, ends in sorted(levels.items()):
-            if len(ends) == 1:
-                continue
-            asked = []
+            asked: dict[str, Function] = {}
             for end in ends:
                 component = self._component(end)
                 reference = component.implementations[end.interface].python or ""
-                asked.append(_function(reference, self.inputs(component, end.interface)))
-            with suppress(Unreadable):  # told where each is read by itself
-                plans = self._functions(asked)
-                self._read |= {
-                    repr(function): plan for function, plan in zip(asked, plans, strict=True)
-                }
+                function = _function(reference, self.inputs(component, end.interface))
+                asked[repr(function)] = function
+            unread = [function for key, function in asked.items() if key not in self._read]
+            if len(unread) > 1:
+                with suppress(Unreadable):  # told where each is read by itself
+                    self._functions(unread)
 
     def _depth(self, end: Endpoint, known: dict[Endpoint, int]) -> int:
         """How many Python functions stand before an output, one behind the other."""
@@ -333,15 +339,18 @@ class Code:
         known[end] = depth + (by is not None and by.python is not None)
         return known[end]
 
-    def _functions(self, asked: Sequence[Function]) -> list[Relation]:
+    def _functions(self, asked: Sequence[Function]) -> None:
+        """Read functions by one process, and keep their plans."""
         from annotations.whitebox.pyspark_code import read_functions, read_functions_twice
         from annotations.whitebox.sandbox import Limits
 
         folder = self._folder
         if self._execute is None:
-            return read_functions(asked, folder=folder, limits=Limits(), follow=True)
-        texts, ran = read_functions_twice(asked, folder=folder, limits=self._execute)
-        return [_weaker(plan, text) for plan, text in zip(ran, texts, strict=True)]
+            plans = read_functions(asked, folder=folder, limits=Limits(), follow=True)
+        else:
+            texts, ran = read_functions_twice(asked, folder=folder, limits=self._execute)
+            plans = [_weaker(plan, text) for plan, text in zip(ran, texts, strict=True)]
+        self._read |= {repr(function): plan for function, plan in zip(asked, plans, strict=True)}
 
     def _read_python(
         self, reference: str, by: Implementation, inputs: Mapping[str, Input], *, follow: bool
@@ -353,13 +362,13 @@ class Code:
         from annotations.whitebox.pyspark_code import Unreadable
 
         asked = _function(reference, inputs)
-        plan = (self._read or {}).get(repr(asked))
         reason, remedy, position = "", "", None
-        if plan is None:
+        if repr(asked) not in self._read:
             try:
-                (plan,) = self._functions([asked])
+                self._functions([asked])
             except Unreadable as unreadable:
                 reason, remedy, position = str(unreadable), unreadable.remedy, unreadable.position
+        plan = self._read.get(repr(asked))
         if plan is not None and not follow:
             return replace(_completed(plan, inputs), code="BLZ093")
         if plan is not None and not _undescribed(plan):
