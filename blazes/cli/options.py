@@ -269,9 +269,10 @@ def write(arguments: argparse.Namespace, text: str) -> None:
 
 
 def put(target: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all, and the folders that it lies in."""
     part = target.with_name(target.name + ".part")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         part.write_text(text, encoding="utf-8")
         part.replace(target)
     except OSError as failed:

@@ -32,7 +32,8 @@ def diagram_of(plan: Plan) -> Diagram:
         for interfaces, entries in _points(index.coordinated(name)):
             point = f"w{len(heads) + 1}"
             ordered = any(entry.strategy is Strategy.ORDER for entry in entries)
-            nodes.append(Node(point, "order" if ordered else "seal", tuple(map(_point, entries))))
+            texts = tuple(_point(index, entry) for entry in entries)
+            nodes.append(Node(point, "order" if ordered else "seal", texts))
             label = _under_plan(index, name, interfaces)
             edges.append(Edge(point, ids[name], (), role_of(label), False))
             heads |= {Endpoint(name, interface): point for interface in interfaces}
@@ -86,9 +87,10 @@ def _component(index: Index, name: str) -> tuple[str, ...]:
     )
 
 
-def _point(entry: Entry) -> str:
+def _point(index: Index, entry: Entry) -> str:
     if entry.strategy is Strategy.SEAL:
         vote = "unanimous vote" if entry.vote is Vote.UNANIMOUS else "no vote"
+        vote = "watermark" if index.by_watermark(entry) else vote
         return f"seal {tupled(entry.key or ())}, {vote}"
     scope = "global"
     if entry.scope is Scope.GATE and entry.path.annotation.gate is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from annotations.dataflow import Component, Endpoint, Path, Stream
+from annotations.delivery import counts
 from annotations.vocabulary import AnnotationKind
 from blazes.advice import Advisor
 from blazes.analysis import Derivation
@@ -76,6 +77,11 @@ class Index:
             for entry in self.entries.get(component, ())
             if entry.strategy is not Strategy.NONE
         )
+
+    def by_watermark(self, entry: Entry) -> bool:
+        """Whether a seal waits for newer records only, so that nothing is counted or voted on."""
+        streams = [self.plan.analysis.dataflow.streams[name] for name in entry.streams]
+        return all(stream.seals and not counts(stream) for stream in streams)
 
     def need_coordination(self) -> tuple[str, ...]:
         """The components that the plan coordinates, in topological order."""

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from annotations.dataflow import Path, Stream
-from annotations.delivery import counts
 from annotations.diagnostics import Diagnostic, errors_among
 from annotations.phrases import NAMES_MAX, listed, tupled
 from annotations.phrases import number as number
@@ -330,9 +329,14 @@ def does(index: Index, entry: Entry) -> Iterator[str]:
 def _seals(index: Index, entry: Entry) -> Iterator[str]:
     key = tupled(entry.key or ())
     inputs, streams = listed(sorted(entry.inputs)), listed(sorted(entry.streams))
-    sealed = [index.plan.analysis.dataflow.streams[name] for name in sorted(entry.streams)]
-    if all(stream.seals and not counts(stream) for stream in sealed):
-        newer = listed([f"{s.name} has a record {s.lateness} newer" for s in sealed])
+    if index.by_watermark(entry):
+        streams_of = index.plan.analysis.dataflow.streams
+        newer = listed(
+            [
+                f"{name} has a record {streams_of[name].lateness} newer"
+                for name in sorted(entry.streams)
+            ]
+        )
         condition = f"until {newer}: none is promised to come later, and nothing is counted"
     elif entry.vote is Vote.UNANIMOUS:
         condition = f"until every producer of {streams} has said so, with a count (unanimous vote)"

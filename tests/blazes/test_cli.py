@@ -187,8 +187,14 @@ def test_output_goes_to_a_file_in_the_format_of_its_suffix(
 def test_output_that_cannot_be_written_is_a_clear_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["analyze", WORDCOUNT, "-o", str(tmp_path / "no" / "where.txt")]) == 2
+    (tmp_path / "file").touch()
+    assert main(["analyze", WORDCOUNT, "-o", str(tmp_path / "file" / "where.txt")]) == 2
     assert "cannot write" in capsys.readouterr().err
+
+
+def test_folders_of_an_output_are_made(tmp_path: Path) -> None:
+    assert main(["analyze", WORDCOUNT, "-o", str(tmp_path / "new" / "where.txt")]) == 0
+    assert (tmp_path / "new" / "where.txt").is_file()
 
 
 def test_explain_as_json_has_the_component_alone(capsys: pytest.CaptureFixture[str]) -> None:
