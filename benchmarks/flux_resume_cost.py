@@ -1,12 +1,17 @@
 """What the resume protocol costs beside the group-by it protects, and the papers' protocol too.
 
     python benchmarks/flux_resume_cost.py [--partitions 2 4 8 16] [--rows 1024 8192] [--times 3]
+                                          [--saturated] [--keep-rows]
 
 The papers' running example (Arrow batches) runs in one process in n x n partitions on n sites,
 under both protocols in turn. Printed are processor seconds inside the state machines per second
 inside the operators (medians; the ends of the dataflow are not counted, nor is reading the clock,
 nor splitting and merging rows), and messages per batch between sites of segments: for the papers'
 protocol those that links carry, for the resume protocol frames.
+
+A round brings one batch; with `--saturated` as many as the window of the resume protocol lets in,
+so that frames carry several. With `--keep-rows` its rows are freed after the run: the time that
+the allocator takes for it would otherwise count as that of the state machines.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -113,7 +119,15 @@ def _run(world: World, watch: Stopwatch, count: list[int]) -> None:
             count[0] = 0
 
 
-def resume(watch: Stopwatch, parts: int, rows: int, batches: int) -> Cost:
+def resume(
+    watch: Stopwatch,
+    parts: int,
+    rows: int,
+    batches: int,
+    *,
+    saturated: bool = False,
+    keep_rows: bool = False,
+) -> Cost:
     """The resume protocol: in every round each site reads, works, and flushes once."""
     flow = Flow(dataflow=watched(watch, Shape(widths=(parts, parts))), window=8, ack_every=4)
     log: list[LogEntry] = []
@@ -129,10 +143,12 @@ def resume(watch: Stopwatch, parts: int, rows: int, batches: int) -> Cost:
         for name in ("receive", "next_input", "produced", "flush"):
             setattr(site, name, watch.timed(CORE, getattr(site, name)))
     sent = fed = 0
+    kept: list[Any] = []
     busy = True
     while busy or fed < batches:
         busy = False
-        if fed < batches and sites[0].wants_input(ingress):
+        due = batches if saturated else min(batches, fed + 1)
+        while fed < due and sites[0].wants_input(ingress):
             sites[0].produced(ingress, flow.split(-1, source[fed]))
             fed += 1
             if fed == WARM + 1:
@@ -145,7 +161,10 @@ def resume(watch: Stopwatch, parts: int, rows: int, batches: int) -> Cost:
             while (work := site.next_input()) is not None:
                 taken, operator = flow.merged(work.units), site.replicas[work.copy].operator
                 made = None if taken is None or operator is None else operator.process(taken)
-                site.produced(work.copy, flow.split(work.copy.stage, made))
+                units = flow.split(work.copy.stage, made)
+                if keep_rows:
+                    kept.append((work.units, taken, units))
+                site.produced(work.copy, units)
             for there, frame in site.flush(fed == batches):
                 busy = True
                 inboxes[there].append(frame)
@@ -165,9 +184,12 @@ def main() -> int:
     parser.add_argument("--batches", type=int, default=23)
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--only", choices=("papers", "resume"))
+    parser.add_argument("--saturated", action="store_true")
+    parser.add_argument("--keep-rows", action="store_true")
     args = parser.parse_args()
     price = price_of_the_clock()
-    kinds = {"papers": papers, "resume": resume}
+    options = {"saturated": args.saturated, "keep_rows": args.keep_rows}
+    kinds = {"papers": papers, "resume": partial(resume, **options)}
     print("rows a batch  partitions  protocol  core / operators              messages a batch")
     for rows in args.rows:
         for parts in args.partitions:
