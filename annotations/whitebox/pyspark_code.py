@@ -251,7 +251,8 @@ def read_scripts(
     requests = [_of_file(path, follow=follow) for path in paths]
     for answer in _ask_several(requests, limits):
         try:
-            scripts.append(answer if isinstance(answer, Unreadable) else _script(answer))
+            with _understood():  # the others are read all the same
+                scripts.append(answer if isinstance(answer, Unreadable) else _script(answer))
         except Unreadable as unreadable:
             scripts.append(unreadable)
     return scripts
@@ -396,7 +397,8 @@ def _ask_several(
             asked, _run(request, Path("/"), at_most, folders)["answers"], strict=True
         ):
             if answer is not None:
-                answer_cache.keep(requests[n], answer, answer.pop("seen"), since=began)
+                if "seen" in answer:  # else a mistake of the reader ended it
+                    answer_cache.keep(requests[n], answer, answer.pop("seen"), since=began)
                 answers[n] = answer
     return [missing if answer is None else answer for answer in answers]
 

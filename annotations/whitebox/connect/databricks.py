@@ -91,20 +91,23 @@ class Pipeline:
             "create_sink": self._sink,
             "apply_changes": self._changes,
             "create_auto_cdc_flow": self._changes,
-            "read": lambda name: self.spark.read.table(name),
-            "read_stream": lambda name: self.spark.readStream.table(name),
-            "readStream": lambda name: self.spark.readStream.table(name),
-            "expect": _kept,
-            "expect_all": _kept,
-            "expect_or_fail": _kept,
-            "expect_all_or_fail": _kept,
-            "expect_or_drop": lambda _, condition: _filtered((condition,)),
-            "expect_all_or_drop": lambda conditions: _filtered(tuple(conditions.values())),
         }
-        for name, member in names.items():
+        for name, member in (names | self._added()).items():
             setattr(result, name, member)
         result.__getattr__ = lambda name: Outside(f"$dlt.{name}")  # type: ignore[method-assign]
         return result
+
+    def extend(self) -> None:
+        """Put into `pyspark.pipelines` what the platform has in it besides."""
+        extend_pipelines(self._added())
+
+    def _added(self) -> dict[str, Callable[..., Any]]:
+        return {
+            **harmless(self.spark),
+            "apply_changes": self._changes,
+            "apply_changes_from_snapshot": self._snapshots,
+            "create_auto_cdc_from_snapshot_flow": self._snapshots,
+        }
 
     def _note(self, name: str, kind: str, comment: Any = None, **details: Any) -> None:
         at = caller()
@@ -174,6 +177,13 @@ class Pipeline:
             Flow(name or short, short, at, source=source, keys=columns, history=history)
         )
 
+    def _snapshots(self, target: str, source: Any = None, *_: Any, **__: Any) -> None:
+        at = caller()
+        assert at is not None
+        short = target.rpartition(".")[2]
+        name = source if isinstance(source, str) else f"{short}_snapshots"
+        self.project.flows.append(Flow(short, short, at, source=name, snapshots=True))
+
 
 def _column_name(column: Any) -> str:
     return str(column._expr.name()) if hasattr(column, "_expr") else str(column)
@@ -198,6 +208,31 @@ def _filtered(conditions: tuple[str, ...]) -> Callable[[Any], Any]:
         return filtered
 
     return outer
+
+
+def harmless(spark: Any) -> dict[str, Callable[..., Any]]:
+    """What the platform has in `pyspark.pipelines` besides and defines nothing: expectations, and
+    datasets that are read."""
+    return {
+        "expect": _kept,
+        "expect_all": _kept,
+        "expect_or_fail": _kept,
+        "expect_all_or_fail": _kept,
+        "expect_or_drop": lambda _, condition: _filtered((condition,)),
+        "expect_all_or_drop": lambda conditions: _filtered(tuple(conditions.values())),
+        "read": lambda name: spark.read.table(name),
+        "read_stream": lambda name: spark.readStream.table(name),
+        "readStream": lambda name: spark.readStream.table(name),
+    }
+
+
+def extend_pipelines(names: Mapping[str, Callable[..., Any]]) -> None:
+    """Put into `pyspark.pipelines` what it does not have."""
+    from pyspark import pipelines
+
+    for name, member in names.items():
+        if not hasattr(pipelines, name):
+            setattr(pipelines, name, member)
 
 
 # ---- Delta

@@ -15,7 +15,7 @@ from annotations.whitebox.connect.reading import Reading, place_text  # first: p
 # isort: split
 from annotations.whitebox.connect import outside, permitted
 from annotations.whitebox.connect.answers import Refused
-from annotations.whitebox.connect.databricks import DBUtils
+from annotations.whitebox.connect.databricks import DBUtils, extend_pipelines, harmless
 from annotations.whitebox.connect.interpreter import Interpreter
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.program import program
@@ -26,6 +26,7 @@ from annotations.whitebox.connect.scripts import noted
 def pipeline(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     """A Declarative Pipelines project: its datasets and flows."""
     specification = Path(request["path"])
+    extend_pipelines(harmless(home.spark))
     with home.failures() as answer:
         if request.get("follow"):
             answer |= read_project(home, specification, _followed(home, specification))

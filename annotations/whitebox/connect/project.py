@@ -47,6 +47,8 @@ class Flow:
     source: str | None = None
     keys: tuple[str, ...] = ()
     history: bool = False
+    snapshots: bool = False
+    """The source is a table that is compared with what it was at the last update."""
     plan: ir.Relation | None = None
     code: dict[str, Any] | None = None
 
@@ -331,6 +333,9 @@ def changes(reading: Reading, flow: Flow) -> ir.Relation:
     may decide: like `max_by`, or `lead` over the key.
     """
     source = _source(reading, texts.without_live(flow.source or "").strip())
+    if flow.snapshots:
+        reason = "what changes depends on when a snapshot is compared with the one before"
+        return ir.Opaque((source,), (), reason, True, True, position=flow.position)
     by_name = {column.name.lower(): column for column in source.columns}
     keys = [by_name.get(key.lower()) for key in flow.keys]
     refs = tuple(ir.Ref(column) for column in keys if column is not None)

@@ -86,6 +86,7 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     path = Path(request["path"])
     sys.path.insert(0, str(path.parent))
     pipeline = Pipeline(home.spark)
+    pipeline.extend()
     outside.MODULES.update(
         {"dlt": pipeline.module, "pyspark.dbutils": dbutils_module, **delta_modules(home.spark)}
     )

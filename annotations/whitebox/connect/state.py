@@ -62,11 +62,12 @@ def _join(home: Relations, proto: Any, at: Position | None) -> Built:
     conditions: list[Expression] = []
     if proto.HasField("join_condition"):
         conditions.append(home.expressions.value(proto.join_condition, both))
-    pairs: list[tuple[Expression, Expression]] = []
+    pairs: list[tuple[str, Expression, Expression]] = []
     for name in proto.using_columns:
         of_left = home.names.resolve(f"`{name}`", left, None, at)
         of_right = home.names.resolve(f"`{name}`", right, None, at)
-        pairs.append((of_left, of_right))
+        named = (v.column.name for v in (of_left, of_right) if isinstance(v, Ref))
+        pairs.append((next(named, name), of_left, of_right))
         conditions.append(Call("=", (of_left, of_right), position=at))
     condition = conditions[0] if conditions else None
     for conjunct in conditions[1:]:
@@ -89,24 +90,23 @@ def _using(
     join: ir.Join,
     left: Built,
     right: Built,
-    pairs: Sequence[tuple[Expression, Expression]],
+    pairs: Sequence[tuple[str, Expression, Expression]],
     swapped: bool,
     at: Position | None,
 ) -> Built:
     """USING: the common columns once and first, then the others of both sides."""
     inner = home.made(join, [left, right], left.columns + right.columns)
-    gone = {value.column for pair in pairs for value in pair if isinstance(value, Ref)}
+    gone = {value.column for _, *pair in pairs for value in pair if isinstance(value, Ref)}
     outputs: list[tuple[str, Expression]] = []
-    for of_left, of_right in pairs:
+    for name, of_left, of_right in pairs:
         value = of_right if swapped else of_left
         if join.kind is ir.JoinKind.FULL:
             value = Call("coalesce", (of_left, of_right), type_of(of_left), True, at)
-        name = next(v.column.name for v in (of_left, of_right) if isinstance(v, Ref))
         outputs.append((name, value))
     rest = [column for column in inner.columns if column not in gone]
     built = home.project(inner, [*outputs, *((c.name, Ref(c)) for c in rest)], at)
     if join.kind is ir.JoinKind.INNER:
-        for (of_left, of_right), column in zip(pairs, built.columns, strict=False):
+        for (_, of_left, of_right), column in zip(pairs, built.columns, strict=False):
             if isinstance(of_left, Ref) and isinstance(of_right, Ref):
                 _also(home, column, of_right.column)
     return built
