@@ -31,6 +31,7 @@ from annotations.whitebox.existing import (
     read_all,
     shown,
 )
+from annotations.whitebox.existing import name_in_file as _name
 from annotations.whitebox.path_text import path_text, scalar
 from annotations.whitebox.pyspark_code import Unreadable
 from annotations.whitebox.sandbox import Limits
@@ -386,12 +387,6 @@ def _tail(graph: Graph) -> Iterator[str]:
 
 
 # ---- writing YAML
-
-
-def _name(text: str) -> str:
-    """A name that the file may have for anything."""
-    word = re.sub(r"[^\w-]+", "_", text).strip("_-") or "unnamed"
-    return word if word[0].isalpha() or word[0] == "_" else f"n_{word}"
 
 
 def _long(line: str) -> Iterator[str]:

@@ -367,7 +367,11 @@ def _query_nodes(
         if name == query.table and name not in nodes:
             tables[name.lower()] = name
         else:
-            name = unused_name(name if name not in others else f"{name}_query", {*nodes, *others})
+            taken = {*map(name_in_file, (*nodes, *others))}
+            word = name_in_file(name)
+            source = word in map(name_in_file, others)
+            free = unused_name(f"{word}_query" if source else word, taken)
+            name = name if free == word else free
             if query.table:
                 tables.setdefault(query.table.lower(), name)
         fill = Fill(
@@ -429,6 +433,16 @@ def _handed_over(query: Query) -> ir.Relation:
 
 def _live(leaf: ir.Source) -> bool:
     return leaf.role in (ir.Role.STREAM, ir.Role.REQUEST)
+
+
+def name_in_file(text: str) -> str:
+    """A name that a dataflow file may have for anything.
+
+    >>> name_in_file("silver.orders"), name_in_file("$name")
+    ('silver_orders', 'name')
+    """
+    word = re.sub(r"[^\w-]+", "_", text).strip("_-") or "unnamed"
+    return word if word[0].isalpha() or word[0] == "_" else f"n_{word}"
 
 
 def _query_name(query: Query) -> str:

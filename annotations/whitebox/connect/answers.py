@@ -17,9 +17,10 @@ import pyspark.sql.connect.proto as pb
 
 from annotations.dataflow import Position
 from annotations.whitebox.connect import outside, user_functions
+from annotations.whitebox.connect.counts import Counts
 from annotations.whitebox.connect.datatypes import ddl_type, struct_to_proto, to_proto
 from annotations.whitebox.connect.places import caller
-from annotations.whitebox.connect.texts import inside
+from annotations.whitebox.connect.texts import inside, with_arguments
 from annotations.whitebox.datatypes import DataType, Family
 
 _CONF: Final = {
@@ -122,8 +123,8 @@ class Answers:
     """Registered functions: name -> CommonInlineUserDefinedFunction."""
     objects: dict[bytes, Any] = field(default_factory=dict)
     """Functions and other objects that would be sent to workers, by what stands for them."""
-    rows: int | None = None
-    """Records that a micro-batch has while the function of `foreachBatch` is called."""
+    counts: Counts | None = None
+    """Of a micro-batch, while the function of `foreachBatch` is called."""
     server: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def _made(self, response: Any, request: Any, **parts: Any) -> Any:
@@ -230,19 +231,20 @@ class Answers:
             return [_answer(exists)]
         if kind in ("show_string", "html_string"):
             return [_text("")]
-        if self.rows is not None and kind == "limit":
+        if self.counts is not None and kind == "limit":
             inner = relation.limit.input
             if inner.WhichOneof("rel_type") == "project" and not inner.project.expressions:
-                return [_rows(min(self.rows, relation.limit.limit))]  # isEmpty
-        if self.rows is not None and kind == "aggregate":
+                count = self.counts.of(inner.project.input)
+                return [_rows(min(count, relation.limit.limit))]  # isEmpty
+        if self.counts is not None and kind == "aggregate":
             aggregate = relation.aggregate
             (counted, *more) = aggregate.aggregate_expressions
             name = counted.alias.expr.unresolved_function.function_name or (
                 counted.unresolved_function.function_name
             )
             if name == "count" and not (more or aggregate.grouping_expressions):
-                return [_count(self.rows)]
-        refused = Asked if self.rows is None else Refused
+                return [_count(self.counts.of(aggregate.input))]
+        refused = Asked if self.counts is None else Refused
         raise refused("an action needs data: only what describes a computation can be read")
 
     def _command(self, command: Any) -> list[dict[str, Any]]:
@@ -291,7 +293,7 @@ class Answers:
             root = given.with_relations.root
         text = _VARIABLE.sub(
             lambda name: self.conf.get(name[1], name[0]),
-            root.sql.query if root is not None else command.sql,
+            with_arguments(root.sql) if root is not None else command.sql,
         )
         outside.changing(text)
         if setting := _SET.fullmatch(text):

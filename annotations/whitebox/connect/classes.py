@@ -1,8 +1,9 @@
 """Classes of a script that is followed without being run: their members, and objects of them.
 
 A class is followed where all of its bases are: others of the script, those that only mark it
-(`ABC`, `Protocol`), and those of PySpark whose methods nobody calls here. One that says itself what
-an access or a call does to it is not. Fields of a `dataclass` become the parameters of its making.
+(`ABC`, `Protocol`), those of PySpark whose methods nobody calls here, enumerations and threads. One
+that says itself what an access or a call does to it is not. Fields of a `dataclass`, a `NamedTuple`
+or a model of pydantic become the parameters of its making.
 """
 
 from __future__ import annotations
@@ -13,13 +14,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from annotations.whitebox.connect.outside import Outside, lost
+from annotations.whitebox.connect.outside import Open, Outside, as_default, lost
 
 MARKERS: Final = frozenset({"ABC", "Generic", "Protocol", "object"})
 """Bases that do nothing to what a class does."""
+_ENUMERATIONS: Final = frozenset({"Enum", "IntEnum", "StrEnum"})
+"""Bases that make a class of its values; `int` and `str` may stand beside them."""
+_THREADS: Final = frozenset({"Process", "Thread"})
+"""Bases that call `run`."""
+_MODELS: Final = frozenset({"BaseModel", "BaseSettings"})
+"""Bases that fill fields from what they are given, and from the environment."""
 _NOT_FOLLOWED: Final = frozenset(
-    {"__new__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__slots__"}
-    | {"__init_subclass__", "__class_getitem__", "__set_name__", "__bool__", "__len__"}
+    {"__new__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__"}
+    | {"__class_getitem__", "__set_name__", "__bool__", "__len__"}
 )
 _MISSING: Final = object()
 
@@ -69,6 +76,19 @@ class Class:
     """Of a dataclass, those of its bases first."""
     lost: bool = False
     """What it holds may have changed: only its functions are known."""
+    words: frozenset[str] = frozenset()
+    """The bases that are not of the script."""
+
+    @property
+    def enumerates(self) -> bool:
+        """Whether it is an enumeration: its values are objects of it, and there are no others."""
+        return any(kind.words & _ENUMERATIONS for kind in self.order())
+
+    @property
+    def values(self) -> list[Object]:
+        """The values of an enumeration."""
+        values = self.names.values() if self.enumerates else ()
+        return [each for each in values if isinstance(each, Object) and each.kind is self]
 
     def order(self) -> Iterator[Class]:
         """The class and its bases, in the order in which a member is looked for."""
@@ -100,7 +120,7 @@ class Object:
 class Super:
     """The members of an object that its bases behind a class have."""
 
-    of: Object
+    of: Object | Class
     after: Class
 
 
@@ -116,6 +136,10 @@ class Method:
         self.__doc__ = None
         self.__code__ = function.__code__
         self._function = function
+
+    def from_outside(self, *arguments: Any, **named: Any) -> Any:
+        """The value that it returns where it may be given more than these arguments."""
+        return self._function.from_outside(self.__self__, *arguments, **named)
 
     @property
     def scope(self) -> Any:
@@ -146,6 +170,7 @@ def defined(interpreter: Follower, node: ast.ClassDef, scope: Any, inner: Any) -
     """The class that a statement defines; None where it cannot be followed. `inner` gets the names
     that its body sets."""
     bases: list[Class] = []
+    words = set[str]()
     foreign = False
     for base in node.bases:
         word = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
@@ -154,17 +179,21 @@ def defined(interpreter: Follower, node: ast.ClassDef, scope: Any, inner: Any) -
             bases.append(found)
         elif isinstance(found, type) and found.__module__.startswith("pyspark.sql.streaming"):
             foreign = True
-        elif word.rpartition(".")[2] not in MARKERS:
-            return None
+        else:
+            words.add(word.rpartition(".")[2])
+    known = MARKERS | _ENUMERATIONS | _THREADS | _MODELS | {"NamedTuple"}
+    if not words <= (known | {"int", "str"} if words & _ENUMERATIONS else known):
+        return None
     decorators = [
         ast.unparse(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list
     ]
     if any(word.rpartition(".")[2] != "dataclass" for word in decorators):
         return None
-    if any(keyword.arg != "metaclass" or "ABCMeta" not in ast.unparse(keyword.value)
-           for keyword in node.keywords):  # fmt: skip
+    plain = [k for k in node.keywords if k.arg != "metaclass" or "ABCMeta" not in ast.unparse(k)]
+    made = Class(node.name, scope.file, node, scope, tuple(bases), foreign, words=frozenset(words))
+    begin = made.member("__init_subclass__")
+    if plain and (begin is _MISSING or any(k.arg in (None, "metaclass") for k in plain)):
         return None
-    made = Class(node.name, scope.file, node, scope, tuple(bases), foreign)
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef):
             before = inner.names.get(statement.name)
@@ -177,16 +206,43 @@ def defined(interpreter: Follower, node: ast.ClassDef, scope: Any, inner: Any) -
         else:
             interpreter.follow(statement, inner)
     made.names = inner.names
-    if made.names.keys() & _NOT_FOLLOWED:
+    models = any(kind.words & _MODELS for kind in made.order())
+    unknown = models and any(isinstance(made.names.get(d.name), Outside) for d in node.body
+                             if isinstance(d, ast.FunctionDef))  # fmt: skip
+    if made.names.keys() & _NOT_FOLLOWED or unknown:
         return None
+    if made.enumerates:
+        _enumerate(made, node)
+    elif words & _THREADS and "run" in made.names:
+        made.names["start"] = made.names["run"]
     inherited = [f for base in reversed([*made.order()][1:]) for f in base.fields or ()]
-    if decorators:
+    if decorators or models or "NamedTuple" in words:
         own = list(_fields(node))
         kept = [f for f in inherited if f.name not in {each.name for each in own}]
         made.fields = [*kept, *own]
     elif inherited:
         made.fields = inherited
+    if begin is not _MISSING:
+        function = begin.function if isinstance(begin, _Bound) else begin
+        function(made, **{str(k.arg): interpreter.value(k.value, scope) for k in plain})
     return made
+
+
+def _enumerate(kind: Class, node: ast.ClassDef) -> None:
+    """Let the values of an enumeration be objects of it."""
+    for statement in node.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        for name in (each.id for each in targets if isinstance(each, ast.Name)):
+            value = kind.names[name]
+            if name.startswith("_") or isinstance(value, _Bound) or hasattr(value, "__code__"):
+                continue
+            same = (v for v in kind.values if v.names["value"] == value)
+            if (other := next(same, None)) is not None and not isinstance(value, Outside):
+                kind.names[name] = other
+                continue
+            kind.names[name] = made = Object(kind, {"name": name, "value": value}, plain=False)
+            if (begin := kind.member("__init__")) is not _MISSING:
+                begin(made, *(value if isinstance(value, tuple) else (value,)))
 
 
 def _member(interpreter: Follower, node: ast.FunctionDef, scope: Any, kind: Class) -> Any:
@@ -215,16 +271,23 @@ def _fields(node: ast.ClassDef) -> Iterator[Field]:
         if "ClassVar" in ast.unparse(statement.annotation):
             continue
         default, factory = statement.value, None
-        if isinstance(default, ast.Call) and ast.unparse(default.func).split(".")[-1] == "field":
+        if isinstance(default, ast.Call) and (
+            ast.unparse(default.func).split(".")[-1] in ("field", "Field")
+        ):
             options = {keyword.arg: keyword.value for keyword in default.keywords}
-            default, factory = options.get("default"), options.get("default_factory")
+            first = next(iter(default.args), None)
+            default, factory = options.get("default", first), options.get("default_factory")
         yield Field(statement.target.id, default, factory)
 
 
 def made(
     interpreter: Follower, kind: Class, arguments: tuple[Any, ...], named: Mapping[str, Any]
 ) -> Any:
-    """A new object of a class, its `__init__` called."""
+    """A new object of a class, its `__init__` called; of an enumeration, the one of a value."""
+    if kind.enumerates:
+        asked = next(iter((*arguments, *named.values())), None)
+        values = [] if isinstance(asked, Outside | Open) else kind.values
+        return next((v for v in values if v.names["value"] == asked), Outside(f"${kind.name}()"))
     result = Object(kind, plain=not (arguments or named))
     interpreter.objects.append(result)
     begin = kind.member("__init__")
@@ -243,6 +306,7 @@ def _filled(
     interpreter: Follower, target: Object, arguments: tuple[Any, ...], named: Mapping[str, Any]
 ) -> None:
     fields = target.kind.fields or []
+    open_ = any(kind.words & _MODELS for kind in target.kind.order())
     given = dict(zip((f.name for f in fields), arguments, strict=False)) | dict(named)
     for each in fields:
         if each.name in given:
@@ -253,7 +317,7 @@ def _filled(
             value = interpreter.value(each.default, target.kind.scope)
         else:
             value = Outside(f"${each.name}")
-        target.names[each.name] = value
+        target.names[each.name] = as_default(value) if open_ else value
 
 
 def attribute(owner: Class | Object | Super, name: str) -> Any:
@@ -261,13 +325,17 @@ def attribute(owner: Class | Object | Super, name: str) -> Any:
     if isinstance(owner, Object) and name in owner.names:
         return owner.names[name]
     if isinstance(owner, Super):
-        found, holder = owner.of.kind.member(name, after=owner.after), owner.of
+        holder = owner.of
+        found = (holder.kind if isinstance(holder, Object) else holder).member(
+            name, after=owner.after
+        )
     else:
         found = owner.member(name) if isinstance(owner, Class) else owner.kind.member(name)
-        holder = owner  # type: ignore[assignment]
+        holder = owner
     if found is _MISSING:
         # `super().__init__()` of a base that only marks the class
-        return (lambda *_, **__: None) if name == "__init__" else Outside(f"${name}")
+        empty = name in ("__init__", "__init_subclass__")
+        return (lambda *_, **__: None) if empty else Outside(f"${name}")
     if isinstance(found, _Bound):
         kind = holder if isinstance(holder, Class) else holder.kind
         match found.how:

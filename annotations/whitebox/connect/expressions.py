@@ -153,6 +153,11 @@ class _Converter:
         name = proto.function_name.lower()
         if name in self.home.functions:
             return self._called(name, proto.arguments, at)
+        if name.endswith("spark_udf()"):
+            model = (
+                f"the model of `{name}` is taken to stay the same, and to score each record alone"
+            )
+            return Call("udf.model", self._all(proto.arguments), UNKNOWN, True, at, user=model)
         return _call(name, self._all(proto.arguments), at)
 
     def _called(self, name: str, arguments: Sequence[Any], at: Position | None) -> Expression:

@@ -30,11 +30,19 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from annotations.dataflow import Position
-from annotations.whitebox.connect import classes, configuration, outside, permitted, places
+from annotations.whitebox.connect import (
+    classes,
+    configuration,
+    outside,
+    permitted,
+    places,
+    standard,
+)
 from annotations.whitebox.connect.answers import Asked, Refused
 from annotations.whitebox.connect.classes import Class, Method, Object, Super
 from annotations.whitebox.connect.outside import PLACE, UNREAD, Default, Open, Outside
-from annotations.whitebox.connect.program import program
+from annotations.whitebox.connect.program import module_file, program
+from annotations.whitebox.connect.standard import Chain, Environment, Namespace
 from annotations.whitebox.derivation import ORDER
 from annotations.whitebox.python_chance import GIVEN, NAMED, Chance, reason_of, reason_of_call
 
@@ -58,6 +66,15 @@ _BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.BitOr: operator.or_,
     ast.BitXor: operator.xor,
 }
+_NAMED: Final[Mapping[str, type[ast.operator]]] = {
+    "add": ast.Add,
+    "and_": ast.BitAnd,
+    "mul": ast.Mult,
+    "or_": ast.BitOr,
+    "sub": ast.Sub,
+    "truediv": ast.Div,
+}
+"""Functions of `operator`."""
 _COMPARED: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -84,15 +101,30 @@ _MAPS: Final = frozenset({"imap", "imap_unordered", "map", "map_async", "starmap
 """What calls a function for each of several values."""
 _TRANSPARENT: Final = frozenset(
     {"abc", "airflow", "backoff", "cachetools", "click", "contextlib", "dagster", "dataclasses"}
-    | {"fire", "functools", "hydra", "invoke", "loguru", "luigi", "mlflow", "prefect", "retry"}
-    | {"retrying", "tenacity", "typeguard", "typer", "typing"}
+    | {"dask", "fire", "functools", "hydra", "invoke", "joblib", "loguru", "luigi", "mlflow"}
+    | {"prefect", "retry", "retrying", "tenacity", "typeguard", "typer", "typing"}
 )
 """Modules whose decorators change nothing of what a function returns."""
+_COMMANDS: Final = frozenset(
+    {"absl", "asyncclick", "click", "cyclopts", "fire", "hydra", "invoke", "rich_click", "typer"}
+)
+"""Modules whose decorators make a command, which gets its parameters from outside."""
+_PASSING: Final = frozenset(
+    {"call_soon", "call_soon_threadsafe", "do", "run_in_executor", "run_sync", "submit"}
+    | {"to_process", "to_thread"}
+)
+"""Functions that call one that they are given with the arguments behind it."""
+_PACKING: Final = frozenset(
+    {"apply", "apply_async", "call_later", "Process", "start_new_thread", "Thread", "Timer"}
+)
+"""Functions that are given the arguments of another as a list and a dictionary behind it."""
+_ARGUMENTS: Final = ("args", "op_args", "fargs"), ("kwargs", "op_kwargs", "fkwargs", "kwds")
+"""What these are called where they have a name."""
 _SUPER: Final = "super()"
 """The name in a method's scope of what `super()` gives."""
 _COMPARING: Final = (all, any, bool, len, max, min, range, set, sorted, sum)
 """Functions whose value for objects depends on methods of theirs, and on what is not known."""
-_GATHERING: Final = (*_COMPARING, dict, enumerate, list, reversed, tuple, zip)
+_GATHERING: Final = (*_COMPARING, Chain, dict, enumerate, list, reversed, tuple, zip)
 """Functions whose value depends on all of what is not known."""
 _LOOKING: Final = frozenset(
     {"asdict", "astuple", "callable", "fields", "getattr", "hasattr", "hash", "id", "isinstance"}
@@ -137,15 +169,6 @@ class _Yielded(list[Any]):
     """What a generator of the script yields, all of it at once."""
 
 
-class Namespace:
-    """A module of the user, or what stands for one: its names are all that there is."""
-
-    def __init__(self, names: Mapping[str, Any], called: str = "") -> None:
-        self.names = dict(names)
-        self.called = called
-        """Its name and a dot, where it is a module of Python."""
-
-
 class Function:
     """A function of the script: PySpark may call it like any other."""
 
@@ -161,6 +184,8 @@ class Function:
         self._node = node
         self._scope = scope
         self._defaults = interpreter.defaults(node.args, scope)
+        self.command = ""
+        """The module that makes a command of it."""
         self.__name__ = getattr(node, "name", "<lambda>")
         self.__qualname__ = self.__name__
         self.__module__ = "__main__"
@@ -207,10 +232,25 @@ class Function:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The value that the function returns."""
-        bound = _bound(self._node.args, self._defaults, arguments, named)
-        if self._kind is not None and arguments and isinstance(arguments[0], Object):
-            above = Super(arguments[0], self._kind)
-            bound.setdefault(_SUPER, above)
+        if self.command:
+            return self.from_outside(*arguments, **named)
+        return self._called(_bound(self._node.args, self._defaults, arguments, named), arguments)
+
+    def from_outside(self, *arguments: Any, **named: Any) -> Any:
+        """The value that it returns where it may be given more than these arguments."""
+        defaults = {name: _as_default(value) for name, value in self._defaults.items()}
+        bound = _bound(self._node.args, defaults, arguments, named)
+        for each in (self._node.args.vararg, self._node.args.kwarg):
+            if each is not None:
+                bound[each.arg] = outside.as_default([*bound[each.arg]] if (
+                    each is self._node.args.vararg) else bound[each.arg])  # fmt: skip
+        if bound.get("spark") == "$spark":
+            bound["spark"] = self._interpreter.session
+        return self._called(bound, arguments)
+
+    def _called(self, bound: dict[str, Any], arguments: tuple[Any, ...]) -> Any:
+        if self._kind is not None and arguments and isinstance(arguments[0], Object | Class):
+            bound.setdefault(_SUPER, Super(arguments[0], self._kind))
         return self._interpreter.called(self._node, self._scope, bound)
 
 
@@ -271,7 +311,7 @@ class Interpreter:
         """Members of PySpark that the script has set."""
         self._given: dict[int, Any] = {}
         """Functions that PySpark has made of the script's own (`udf`), and some of ours, by id."""
-        self._standard = _standard(arguments)
+        self._standard = standard.modules(arguments)
         self._given |= {id(function): function for function in configuration.PATHS.values()}
         reduce = self._reduce
         self._given |= {id(reduce): reduce, id(_same): _same}
@@ -283,7 +323,20 @@ class Interpreter:
         self._standard["functools"] = Namespace(
             {"reduce": reduce, "partial": partial, "wraps": _wraps}
         )
+        operators = {name: functools.partial(self._binary, op()) for name, op in _NAMED.items()}
+        fields = {"replace": self._with_fields}
+        self._given |= {id(each): each for each in (*operators.values(), *fields.values())}
+        self._standard["operator"] = Namespace(operators, "operator.")
+        self._standard["dataclasses"] = Namespace(fields, "dataclasses.")
         self._imported: dict[Path, Namespace] = {}
+        self.session: Any = None
+        """What `spark` is where the platform sets it."""
+        self._definitions: dict[str, list[ast.AST]] = {}
+        """Name -> the functions and classes of the script, and of its modules, that have it."""
+        self._registered: list[Function] = []
+        """Functions that a decorator which is not known may call."""
+        self._entered: set[int] = set()
+        """The functions that were called, by the id of their text."""
         self.objects: list[Object] = []
         """All objects that were made of the script's own classes."""
         self._steps = 0
@@ -313,8 +366,21 @@ class Interpreter:
         scope = Scope(file, names)
         if not self._calls:
             configuration.beside(file)
-        self._body(ast.parse(text).body, scope)
+        self._module_body(text, scope)
         return scope
+
+    def finish(self) -> None:
+        """Follow the functions that a decorator may call, and that nothing has called."""
+        for function in self._registered:
+            if id(function.node) not in self._entered and self._may_describe(function.node):
+                self._perhaps(function)
+
+    def _module_body(self, text: str, scope: Scope) -> None:
+        tree = ast.parse(text)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                self._definitions.setdefault(node.name, []).append(node)
+        self._body(tree.body, scope)
 
     # ---- statements
 
@@ -531,7 +597,7 @@ class Interpreter:
         found: dict[int, tuple[Any, Any]] = {}
         while todo:
             holder = todo.pop()
-            if id(holder) in found or isinstance(holder, _Environment):
+            if id(holder) in found or isinstance(holder, Environment):
                 continue
             copy: Any = dict(holder) if isinstance(holder, dict) else list(holder)
             found[id(holder)] = (holder, copy)
@@ -693,6 +759,7 @@ class Interpreter:
     def _for(
         self, target: ast.expr, values: Any, body: Sequence[ast.stmt], scope: Scope, node: ast.For
     ) -> None:
+        values = _in_order(values)
         if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
             self._repeated(f"a loop over `{_shown(values)}`", node, scope, values)
             return
@@ -706,7 +773,6 @@ class Interpreter:
             return
         broken: list[_State] = []
         far = "how far a loop comes"
-        _in_order(values)
         begun = [len(made) for made in self.made]
         for turn, value in enumerate(values):
             if turn == 1:
@@ -746,6 +812,8 @@ class Interpreter:
             case ast.Name(id=name):
                 scope.put(name, value)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                if isinstance(value, Object) and "NamedTuple" in value.kind.words:
+                    value = tuple(value.names.values())
                 known = isinstance(value, list | tuple) and len(value) == len(parts)
                 for number, part in enumerate(parts):
                     found = value[number] if known else Outside(f"{_shown(value)}[{number}]")
@@ -768,7 +836,11 @@ class Interpreter:
         for decorator in reversed(node.decorator_list):
             self.at = Position(str(scope.file), decorator.lineno, decorator.col_offset + 1)
             wrapper = self.value(decorator, scope)
-            unknown = isinstance(wrapper, Outside) and isinstance(result, Function)
+            unknown = isinstance(wrapper, Outside) and self._of_script(result)
+            if unknown and isinstance(result, Function):
+                root = outside.root(wrapper)
+                result.command = result.command or (root if root in _COMMANDS else "")
+                self._registered.append(result)
             result = (
                 self._decorated(wrapper, result) if unknown else self._call(wrapper, (result,), {})
             )
@@ -784,42 +856,43 @@ class Interpreter:
                 scope.names[name] = whole if alias.asname else self._module(root, scope.file)
                 continue
             base = node.module or ""
-            if node.level > 1:
-                found: Any = Outside(f"${base}")
-            else:
-                found = self._module(base, scope.file)
+            found = self._module(base, scope.file, level=node.level)
             if alias.name == "*":
                 scope.names.update(permitted.all_of(found) if found is not None else {})
                 if found is permitted.module("pyspark.sql.functions"):
                     scope.names["pandas_udf"] = self._pandas
             else:
-                inner = self._module(f"{base}.{alias.name}", scope.file, only_known=True)
+                inner = self._module(
+                    f"{base}.{alias.name}".lstrip("."), scope.file, level=node.level, whole=False
+                )
                 value = self._attribute(found, alias.name) if inner is None else inner
                 scope.names[alias.asname or alias.name] = value
 
-    def _module(self, name: str, beside: Path, *, only_known: bool = False) -> Any:
-        """A module of PySpark, a file of the user that is followed too, or one that is unknown."""
-        if name in self._modules:
-            return self._modules[name]()
-        if name in self._standard:
-            return self._standard[name]
-        known = permitted.module(name)
-        if known is not None:
-            return known
-        file = beside.parent.joinpath(*name.split("."))
-        for place in (file.with_suffix(".py"), file / "__init__.py"):
-            if name and place.is_file():
-                if place not in self._imported:
-                    self._imported[place] = Namespace({})
-                    inner = Scope(place, {"__name__": name, "__file__": str(place)})
-                    at = self.at
-                    self._body(ast.parse(program(place)).body, inner)
-                    self.at = at
-                    self._imported[place].names = inner.names
-                return self._imported[place]
-        if only_known:
-            return None
-        return Namespace({}) if file.is_dir() and name else Outside(f"${name}")
+    def _module(self, name: str, beside: Path, *, level: int = 0, whole: bool = True) -> Any:
+        """A module of PySpark, a file of the user that is followed too, or one that is unknown:
+        None, unless the `whole` of it is asked for."""
+        if not level:
+            if name in self._modules:
+                return self._modules[name]()
+            if name in self._standard:
+                return self._standard[name]
+            known = permitted.module(name)
+            if known is not None:
+                return known
+        file = module_file(name, beside, level=level)
+        if file is None:
+            folder = beside.parents[max(level - 1, 0)].joinpath(*name.split("."))
+            if not whole:
+                return None
+            return Namespace({}) if folder.is_dir() else Outside(f"${name}")
+        if file not in self._imported:
+            self._imported[file] = Namespace({})
+            inner = Scope(file, {"__name__": name, "__file__": str(file)})
+            at = self.at
+            self._module_body(program(file), inner)
+            self.at = at
+            self._imported[file].names = inner.names
+        return self._imported[file]
 
     # ---- expressions
 
@@ -945,7 +1018,7 @@ class Interpreter:
             other = self.value(part, scope)
             if isinstance(one, Outside) or isinstance(other, Outside):
                 return self._mixed(node, one, other)
-            identity = isinstance(op, ast.Is | ast.IsNot)
+            identity = isinstance(op, ast.Is | ast.IsNot) or _enumerated(one, other)
             if not identity and (
                 _holds_object((one, other)) or isinstance(one, Open) or isinstance(other, Open)
             ):
@@ -1053,6 +1126,8 @@ class Interpreter:
         return result
 
     def _item(self, container: Any, key: Any, node: ast.AST) -> Any:
+        if isinstance(container, Class) and not isinstance(key, Outside | Open):
+            return next((v for v in container.values if v.names["name"] == key), _unknown(node))
         if isinstance(container, Object):
             return self._call(classes.attribute(container, "__getitem__"), (key,), {})
         if isinstance(key, Outside) and isinstance(container, dict) and container:
@@ -1084,6 +1159,8 @@ class Interpreter:
             return owner.names.get(name, Outside(f"${owner.called}{name}"))
         if name == "__name__" and isinstance(owner, Function):
             return owner.__name__
+        if isinstance(owner, Function) and owner.command:
+            return Outside(f"${owner.command}.{name}")
         if name == "pandas_udf" and owner is permitted.module("pyspark.sql.functions"):
             return self._pandas
         if name == "rdd" and permitted.frame(owner):
@@ -1206,18 +1283,19 @@ class Interpreter:
 
     def _result(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if isinstance(function, Outside):
-            if str(function).rpartition(".")[2].lstrip("$") not in _LOOKING:
-                for each in (*arguments, *named.values()):
+            called, given = str(function)[1:], [*arguments, *named.values()]
+            first = arguments[0] if len(arguments) == 1 else None
+            wraps = outside.root(function) in _TRANSPARENT - _COMMANDS and self._of_script(first)
+            done = not wraps and self._handed_over(called.rpartition(".")[2], arguments, named)
+            if called.rpartition(".")[2] not in _LOOKING:
+                for each in given:
                     if isinstance(each, Class | Object):
                         classes.forget(each)
                     elif type(each) in (dict, list):
                         _open(each)
-            called, given = str(function)[1:], [*arguments, *named.values()]
             if called in (*GIVEN, *NAMED) and reason_of_call(called, given) is None:
                 return Outside(f"{function}(...)")
-            self._handed_over(called.rpartition(".")[2], arguments, named)
-            first = arguments[0] if len(arguments) == 1 else None
-            if isinstance(first, Function | Method) and not _draws(function):
+            if isinstance(first, Function | Method) and not (done or _draws(function)):
                 return self._decorated(function, first)
             return self._also_read(function, Outside.__call__(function, *arguments, **named))
         if isinstance(function, Class):
@@ -1324,26 +1402,68 @@ class Interpreter:
         self._given[id(decorate)] = decorate
         return decorate
 
-    def _handed_over(self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-        """Call functions that are handed to threads and the like; others that may start queries,
-        with arguments that are not known."""
+    def _handed_over(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> bool:
+        """Call functions that are handed to threads and the like with what comes with them; others
+        that may start queries, with arguments that are not known. Gives whether they are known."""
         first, *rest = arguments or (None,)
-        target, several = named.get("target"), named.get("args", ())
-        if isinstance(first, Function | Method) and name == "submit":
-            self._call(first, tuple(rest), dict(named))
-        elif isinstance(first, Function | Method) and name in _MAPS and _lists(rest):
+        if self._of_script(first) and name in _MAPS and _lists(rest):
             for values in zip(*rest, strict=False):
                 self._call(first, values if name != "starmap" else tuple(values[0]), {})
-        elif isinstance(target, Function | Method) and isinstance(several, tuple | list):
-            self._call(target, tuple(several), dict(named.get("kwargs") or {}))
-        else:
-            for each in (*arguments, *named.values()):
-                if isinstance(each, Function | Method) and each.node and _describes(each.node):
-                    self._unsure += 1
-                    self._call(each, (), {})
-                    self._unsure -= 1
+            return True
+        values = (*arguments, *named.values())
+        inside = [part for each in values if type(each) in (list, tuple) for part in each]
+        inside += [part for each in values if type(each) is dict for part in each.values()]
+        functions = [each for each in (*values, *inside) if self._of_script(each)]
+        known = _passed(name, functions[0], arguments, named) if len(functions) == 1 else None
+        if known is not None:
+            self._call(functions[0], *known)
+            return True
+        for function in functions:
+            if self._may_describe(_unwrapped(function).node):
+                self._perhaps(function)
+        return False
 
-    def _decorated(self, decorator: Outside, function: Function | Method) -> Any:
+    def _of_script(self, value: Any) -> bool:
+        """Whether a value is a function of the script, or one that was made of such."""
+        if isinstance(value, Function | Method):
+            return value.node is not None
+        return id(value) in self._given and isinstance(_unwrapped(value), Function | Method)
+
+    def _may_describe(self, node: ast.AST, met: frozenset[ast.AST] = frozenset()) -> bool:
+        """Whether a function may start queries or define datasets, or what it names."""
+        if _describes(node):
+            return True
+        met |= {node}
+        names = {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node)}
+        inner = [each for name in names for each in self._definitions.get(name, ())]
+        return any(self._may_describe(each, met) for each in inner if each not in met)
+
+    def _perhaps(self, function: Any) -> None:
+        """Follow a call that may come, with arguments that are not known."""
+        scope = _unwrapped(function).scope
+        before = self._state(scope)
+        self._unsure += 1
+        try:
+            self._from_outside(function)
+        except Raised:
+            pass
+        finally:
+            self._unsure -= 1
+        self._either([before, self._state(scope)], f"whether `{function.__name__}` is called")
+
+    def _from_outside(self, function: Any, *arguments: Any, **named: Any) -> None:
+        if hasattr(function, "parts"):
+            inner, first, others = function.parts
+            self._from_outside(inner, *first, *arguments, **{**others, **named})
+        elif hasattr(function, "chosen_from"):
+            for each in function.chosen_from:
+                self._from_outside(each, *arguments, **named)
+        elif hasattr(function, "__wrapped__"):
+            self._from_outside(function.__wrapped__, *arguments, **named)
+        else:
+            function.from_outside(*arguments, **named)
+
+    def _decorated(self, decorator: Outside, function: Any) -> Any:
         """A function behind a decorator that is not known: it may do anything to a DataFrame."""
         if outside.root(decorator) in _TRANSPARENT:
             return function
@@ -1367,6 +1487,7 @@ class Interpreter:
         if len(self._calls) >= DEPTH_MAX:
             raise Ended("its functions call each other too deeply to be followed")
         name = getattr(node, "name", "lambda")
+        self._entered.add(id(node))
         if self._unsure and any(node is called for called in self._calls):
             return Outside(f"${name}()")  # how often it calls itself is not known
         scope, at, yielded = Scope(outer.file, bound, outer), self.at, _Yielded()
@@ -1420,6 +1541,13 @@ class Interpreter:
         self._given[id(partial)] = partial
         return partial
 
+    def _with_fields(self, target: Any, **named: Any) -> Any:
+        """`dataclasses.replace`."""
+        if not isinstance(target, Object) or not target.kind.fields:
+            return Outside("$dataclasses.replace()")
+        known = {f.name: target.names[f.name] for f in target.kind.fields if f.name in target.names}
+        return classes.made(self, target.kind, (), known | named)
+
     def _reduce(self, function: Any, values: Any, *first: Any) -> Any:
         """`functools.reduce`, of functions that may be called."""
         if isinstance(values, Outside) or not isinstance(values, list | tuple):
@@ -1428,6 +1556,41 @@ class Interpreter:
         for value in rest:
             result = self._call(function, (result, value), {})
         return result
+
+
+def _unwrapped(function: Any) -> Any:
+    """The function of the script that another one was made of, the first of several."""
+    while not isinstance(function, Function | Method):
+        parts = getattr(function, "parts", None) or getattr(function, "chosen_from", None)
+        inner = parts[0] if parts else getattr(function, "__wrapped__", None)
+        if inner is None:
+            break
+        function = inner
+    return function
+
+
+def _passed(
+    name: str, function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The arguments that a function is called with by another that it is handed to; None: not
+    known."""
+    place = next((n for n, each in enumerate(arguments) if each is function), None)
+    behind = () if place is None else arguments[place + 1 :]
+    if name in _PASSING and place is not None:
+        return behind, dict(named)
+    listed, mapped = (
+        next((named[word] for word in words if word in named), None) for words in _ARGUMENTS
+    )
+    if name in _PACKING:
+        listed, mapped = (
+            value if value is not None or number >= len(behind) else behind[number]
+            for number, value in enumerate((listed, mapped))
+        )
+    elif listed is None and mapped is None:
+        return None
+    listed, mapped = listed or (), mapped or {}
+    known = isinstance(listed, list | tuple) and isinstance(mapped, dict)
+    return (tuple(listed), dict(mapped)) if known else None
 
 
 def _bound(
@@ -1449,30 +1612,6 @@ def _bound(
         rest = {name: value for name, value in named.items() if name not in known}
         bound[parameters.kwarg.arg] = rest
     return bound
-
-
-class _Environment(dict[str, Any]):
-    """The variables of the environment: none has a value here."""
-
-    def __missing__(self, name: str) -> Outside:
-        return Outside(f"${name}")
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The default, where it is a text; a value that is not known without one."""
-        return Default(default) if isinstance(default, str) else Outside(f"${name}")
-
-
-def _standard(arguments: list[str]) -> dict[str, Namespace]:
-    """The few parts of Python's library that scripts are configured by."""
-    environment = _Environment()
-    paths = Namespace({"join": permitted.join, **configuration.PATHS}, "os.path.")
-    system = {"environ": environment, "getenv": environment.get, "path": paths}
-    return {
-        **{name: Namespace(known) for name, known in configuration.MODULES.items()},
-        "os": Namespace(system, "os."),
-        "os.path": paths,
-        "sys": Namespace({"argv": arguments}, "sys."),
-    }
 
 
 def _unknown_body(*_: Any) -> None:
@@ -1646,6 +1785,14 @@ def _holds_object(value: Any) -> bool:
     return isinstance(value, Class | Object | Super)
 
 
+def _enumerated(*values: Any) -> bool:
+    """Whether values are those of enumerations, of which each is equal to itself alone."""
+    return all(
+        isinstance(value, Object) and value.kind.enumerates and "__eq__" not in value.kind.names
+        for value in values
+    )
+
+
 def _is_unknown(value: Any) -> bool:
     return isinstance(value, Outside)
 
@@ -1653,6 +1800,8 @@ def _is_unknown(value: Any) -> bool:
 def _in_order(values: Any) -> Any:
     """The values, of which one after the other is looked at; that the order of a set does not
     matter is taken for granted."""
+    if isinstance(values, Class) and values.enumerates and not values.lost:
+        return values.values
     if isinstance(values, set) and len(values) > 1 and not all(type(v) is int for v in values):
         first = ", ".join(sorted(map(repr, values)))[:40]
         outside.note(f"{ORDER} the set of {first} does not matter, as each process has its own")

@@ -62,8 +62,6 @@ def _range(home: Relations, proto: Any, at: Position | None) -> Built:
 
 
 def _sql(home: Relations, proto: Any, at: Position | None) -> Built:
-    if proto.pos_arguments or proto.named_arguments or proto.args or proto.pos_args:
-        return home.user_code([], "a query with parameters", at)
     import pyspark.sql.connect.proto as pb
 
     query = texts.without_live(proto.query)
@@ -81,7 +79,10 @@ def _sql(home: Relations, proto: Any, at: Position | None) -> Built:
             read.read.named_table.unparsed_identifier = name
             read.read.is_streaming = name in streamed
             tables[name] = _occurrence(home, read)
-    return home.made(home.query_of(query, tables, at), [])
+    built = home.made(home.query_of(query, tables, at), [])
+    if proto.pos_arguments or proto.named_arguments or proto.args or proto.pos_args:
+        return home.user_code([built], "a query with parameters that are not known", at)
+    return built
 
 
 def _occurrence(home: Relations, relation: Any) -> Callable[[], Relation]:

@@ -77,6 +77,11 @@ _CHANGING: Final = re.compile(
 )
 _MODEL: Final = "spark_udf"
 """Makes a function of a model of MLflow's; the session is for finding the model."""
+_SCORING: Final = re.compile(
+    r"(pyspark\.ml\.[\w.]*(Model|Pipeline)\.(load|read\(\)\.load)|mlflow\.spark\.load_model)\(\)"
+    r"(\.(bestModel|stages\[-?\d+\]))?\.transform"
+)
+"""A model that was kept, of Spark's own library."""
 _SHELL: Final = re.compile(r"-?rm(r|dir)?")
 _EXECUTING: Final = re.compile(r"execute\w*|run|sql|query", re.IGNORECASE)
 _ADDING: Final = re.compile(
@@ -152,7 +157,10 @@ class Outside(str):
             frame = frames[0]
             for other in frames[1:]:
                 frame = cast(DataFrame, frame.union(other))
-            return frame.hint(UNREAD, f"what `{self[1:]}` does is not known here")
+            kind = (
+                [MODEL] if len(frames) == len(given) == 1 and _SCORING.fullmatch(self[1:]) else []
+            )
+            return frame.hint(UNREAD, f"what `{self[1:]}` does is not known here", *kind)
         if any(isinstance(each, list | dict | set) for each in given):
             ASKED[str(self)] = None  # it may put something in
         if any(isinstance(each, Column) for each in given):
@@ -339,8 +347,10 @@ def as_default(value: Any) -> Any:
 
 UNREAD: Final = "blazes_unread"
 """A hint of this name marks a DataFrame that went through unknown code; its parameter is why. A
-second one, `PLACE`, says that the place where the script runs decides what was done."""
+second one, `PLACE`, says that the place where the script runs decides what was done, or `MODEL`
+that a model has added columns to each record."""
 PLACE: Final = "place"
+MODEL: Final = "model"
 
 
 class _StandIn(ModuleType):

@@ -171,14 +171,15 @@ def essence(found: Any) -> Any:
     """What makes a DataFrame or a query that would start what it is: the plan, without numbers
     that are other ones each time; anything else as it is."""
     if frame(found):
-        return _plain(found._plan.to_proto(found._session.client))
+        return plain(found._plan.to_proto(found._session.client))
     if _is(found, "Started"):
-        views = {name: _plain(view) for name, view in found.views.items()}
-        return _plain(found.command), views, found.position, id(found.body)
+        views = {name: plain(view) for name, view in found.views.items()}
+        return plain(found.command), views, found.position, id(found.body)
     return found
 
 
-def _plain(message: Any) -> bytes:
+def plain(message: Any) -> bytes:
+    """What a message says but for numbers that are other ones each time."""
     made = type(message)()
     made.CopyFrom(message)
     todo = [made]

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from annotations.whitebox.sandbox import project_of
+
 RUN: Final = "__run_notebook__"
 """The function that `%run` calls."""
 _EXPORTED: Final = "# Databricks notebook source"
@@ -116,6 +118,26 @@ def _command(line: str) -> str:
     if match[1] == "%python":
         return ""
     return "pass" if line[:1].isspace() else ""
+
+
+def module_file(name: str, beside: Path, *, level: int = 0) -> Path | None:
+    """The file of the project's module that `import name` means, in the file `beside`; with a
+    `level`, `from .name import` with so many dots.
+
+    It lies beside the file, or below a folder above that, inside the project, or its `src`.
+    """
+    if level:
+        folders = [beside.parents[level - 1]] if level <= len(beside.parents) else []
+    else:
+        root = project_of(beside.parent)
+        above = [each for each in beside.parent.parents if each.is_relative_to(root)]
+        folders = [beside.parent, *(inner for each in above for inner in (each, each / "src"))]
+    for folder in folders if name else ():
+        file = folder.joinpath(*name.split("."))
+        for place in (file.with_suffix(".py"), file / "__init__.py"):
+            if place.is_file():
+                return place
+    return None
 
 
 def notebook(name: str, beside: Path) -> Path | None:

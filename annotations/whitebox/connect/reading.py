@@ -50,6 +50,7 @@ class Reading:
             places=self.places.of,
             views=views,
             functions=self.answers.functions,
+            mentioned=self.sources.mentioned,
         )
 
     def plan(

@@ -38,6 +38,8 @@ class Relations:
     views: Mapping[str, Any] = field(default_factory=dict)
     """Temporary views: name -> Relation."""
     functions: dict[str, Any] = field(default_factory=dict)
+    mentioned: Mapping[str, str] = field(default_factory=dict)
+    """Names of columns that plans use, in lower case and as written."""
     names: Names = field(default_factory=Names)
     references: dict[str, Any] = field(default_factory=dict)
     """Relations that the SQL of the query at hand may read, by name."""

@@ -11,7 +11,7 @@ from annotations.whitebox import ir
 from annotations.whitebox.connect.datatypes import from_proto
 from annotations.whitebox.connect.expressions import position, sort_key, title
 from annotations.whitebox.connect.grouping import has_aggregate, total
-from annotations.whitebox.connect.outside import UNREAD
+from annotations.whitebox.connect.outside import MODEL, UNREAD
 from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built, type_of
 from annotations.whitebox.datatypes import INT, UNKNOWN, DataType, Family
@@ -256,10 +256,23 @@ def _hint(home: Relations, proto: Any, at: Position | None) -> Built:
     if proto.name != UNREAD:
         moves = proto.name.upper().startswith(("REPARTITION", "REBALANCE"))
         return (_repartition if moves else _same)(home, proto, at)
-    reason, *place = (parameter.literal.string for parameter in proto.parameters)
-    left_open = "place" if place else "text"
+    reason, *kind = (parameter.literal.string for parameter in proto.parameters)
+    if kind == [MODEL]:
+        return _scored(home, proto, at)
+    left_open = "place" if kind else "text"
     inside = [home.build(proto.input)]
     return home.user_code(inside, reason, at, deterministic=False, left_open=left_open)
+
+
+def _scored(home: Relations, proto: Any, at: Position | None) -> Built:
+    """The rows with what a model says of each of them: columns that the plan names, and that its
+    input does not have."""
+    built = home.build(proto.input)
+    own = {column.name.lower(): (column.name, Ref(column)) for column in built.columns}
+    claim = "the model that is loaded stays the same, and is taken to score each record alone"
+    score = Call("udf.model", tuple(map(Ref, built.columns)), UNKNOWN, True, at, user=claim)
+    outputs = {low: (name, score) for low, name in home.mentioned.items()} | own
+    return home.project(built, outputs.values(), at)
 
 
 CONVERTERS: Final[dict[str, Converter]] = {

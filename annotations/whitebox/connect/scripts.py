@@ -25,7 +25,7 @@ from annotations.whitebox.connect.reading import (
 )  # first: prepares the process
 
 # isort: split
-from annotations.whitebox.connect import configuration, outside, permitted, texts
+from annotations.whitebox.connect import configuration, counts, outside, permitted, texts
 from annotations.whitebox.connect.answers import INSERTING, Refused, Started
 from annotations.whitebox.connect.carrying import carried, taken
 from annotations.whitebox.connect.databricks import (
@@ -44,8 +44,6 @@ from annotations.whitebox.derive import annotate
 from annotations.whitebox.python_chance import Chance
 from annotations.whitebox.traits import overlap
 
-_MANY: Final = 1_000_003
-"""A number of a micro-batch, or of its records, that no code expects."""
 _REPLACING: Final = {"WriteOperation": (2,), "WriteOperationV2": (2, 3, 5, 6)}
 """Modes in which a write removes rows that were there, all or those of a partition."""
 _VERSION: Final = "txnVersion"
@@ -152,7 +150,9 @@ def _follow(home: Reading, text: str, path: Path, made: list[list[Any]]) -> None
         "dbutils": DBUtils(),
         RUN: run_notebook,
     }
+    interpreter.session = home.spark
     interpreter.run(text, path, names)
+    interpreter.finish()
 
 
 def _run(home: Reading, text: str, path: Path) -> None:
@@ -230,46 +230,77 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
 def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
     """What the function of `foreachBatch` writes of a micro-batch, and why of others it writes
     something else; empty where it does not: not of other numbers, nor of more rows or none."""
-    first: list[Started] = []
+    several: list[list[Started]] = []
+    places: dict[str, Started] = {}
     texts: list[list[dict[str, Any]]] = []
     settings: list[dict[str, str]] = []
+    differs = ""
     home.places.in_batch = True
     outside.CHANGED.clear()
+    counts.MET.clear()
     try:
-        for number, home.answers.rows in ((0, 1), (_MANY, 1), (0, _MANY), (0, 0)):
+        for given in counts.tried(batch):
+            home.answers.counts = given
             known = len(outside.BOTH)
-            body(home.spark.table(f"`{batch}`"), number)
+            body(home.spark.table(f"`{batch}`"), counts.Counted(given.number))
             written = home.answers.taken()
-            first = first or written
             unknown = outside.BOTH[known:]
+            several.append(written)
             texts.append(
-                [_of_number(_query(home, each, in_batch=True)[0], number) for each in written]
+                [_of_number(_query(home, q, in_batch=True)[0], given.number) for q in written]
             )
             settings.append(dict(home.answers.conf))
-            if number == home.answers.rows == 0:
-                texts[-1] = [*texts[0]] if all(t in texts[0] for t in texts[-1]) else texts[-1]
+            positions = {started.position for started in places.values()}
+            places |= {
+                _place(query): started
+                for query, started in zip(texts[-1], written, strict=True)
+                if not given.number or started.position not in positions  # it may be in the place
+            }
+            if texts[-1] == texts[0] and (settings[-1] == settings[0] or not given.number):
+                continue
+            if given.number:
+                differs = differs or "the number of the micro-batch"
+            elif not _but_empty(texts[0], several[0], texts[-1], given):
+                differs = differs or "how many records a micro-batch has"
     finally:
-        home.answers.rows = None
+        home.answers.counts = None
         home.places.in_batch = False
+    found = [*places.values()] if unknown or differs else several[0]
     if unknown:
-        last = {json.dumps(q.get("table_name") or q.get("path")): each
-                for q, each in zip(texts[0], first, strict=True)}  # fmt: skip
-        return list(last.values()), f"what is written depends on `{unknown[0]}`, which is not known"
+        return found, f"what is written depends on `{unknown[0]}`, which is not known"
     text = shown(body)
     if text.kept:
-        return first, f"what is written depends on `{text.kept}`, which the function changes"
+        return found, f"what is written depends on `{text.kept}`, which the function changes"
     if text.lost:
-        return first, f"rows are missing where a write fails, which `{text.lost}` passes over"
+        return found, f"rows are missing where a write fails, which `{text.lost}` passes over"
     if outside.CHANGED:
-        return first, f"`{outside.CHANGED[0]}` changes what micro-batches before have written"
-    expected, of_number, *of_rows = texts
-    if any(query["options"].get(_VERSION, "") not in ("", _NUMBER) for query in expected):
-        return first, f"of the micro-batches with one {_VERSION}, only the first is written"
-    if of_number != expected or settings[1] != settings[0]:
-        return first, "what is written depends on the number of the micro-batch"
-    if any(others != expected for others in of_rows):
-        return first, "what is written depends on how many records a micro-batch has"
-    return first, ""
+        return found, f"`{outside.CHANGED[0]}` changes what micro-batches before have written"
+    if any(query["options"].get(_VERSION, "") not in ("", _NUMBER) for query in texts[0]):
+        return found, f"of the micro-batches with one {_VERSION}, only the first is written"
+    return found, f"what is written depends on {differs}" if differs else ""
+
+
+def _but_empty(
+    expected: list[dict[str, Any]],
+    written: list[Started],
+    found: list[dict[str, Any]],
+    given: counts.Counts,
+) -> bool:
+    """Whether all that a function has not written of what was expected has no records."""
+    missing = [
+        started for query, started in zip(expected, written, strict=True) if query not in found
+    ]
+    return all(query in expected for query in found) and (
+        not given.whole or all(given.is_empty(started.command.input) for started in missing)
+    )
+
+
+def _place(query: Mapping[str, Any]) -> str:
+    """Where a query writes."""
+    if place := query.get("table_name") or query.get("path"):
+        return str(place)
+    options = {k: v for k, v in query["options"].items() if k.lower() in _PLACES}
+    return json.dumps([query.get("format"), options])
 
 
 def _of_number(query: dict[str, Any], number: int) -> dict[str, Any]:

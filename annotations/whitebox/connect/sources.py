@@ -78,6 +78,8 @@ CONSTANT: Final = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parque
 is in other formats is read anew in every micro-batch, as it is then."""
 
 
+_VERSIONS: Final = frozenset({"timestampasof", "versionasof"})
+"""Options of tables that keep their versions."""
 OF_FILES: Final = CONSTANT | {"cloudfiles", "delta"}
 """Formats of files of which there may be more: those of which `_metadata` tells."""
 
@@ -127,8 +129,10 @@ class Sources:
         columns = self._columns(data)
         name = self._named(data, read.is_streaming, columns)
         constant = (data.format or "parquet").lower() in CONSTANT and at not in self.anew
-        files = ", ".join(data.paths) or data.options.get("path", "") or name
-        role = Role.STREAM if read.is_streaming else Role.TABLE if constant else Role.MUTABLE
+        fixed = _fixed(data.options)
+        files = "" if fixed else ", ".join(data.paths) or data.options.get("path", "") or name
+        stays = Role.TABLE if constant or fixed else Role.MUTABLE
+        role = Role.STREAM if read.is_streaming else stays
         if columns is None:
             made = tuple(self._mentioned())
             made_of = Source(name, made, role, complete=False, files=files, position=at)
@@ -156,7 +160,8 @@ class Sources:
             name = name[len("live.") :]
         typed, role = self.declared.get(name, (None, Role.MUTABLE))
         if name not in self.declared:
-            role = Role.STREAM if read.is_streaming else Role.MUTABLE
+            stays = Role.TABLE if _fixed(read.named_table.options) else Role.MUTABLE
+            role = Role.STREAM if read.is_streaming else stays
             kind = "streaming table" if read.is_streaming else "table"
             options = dict(read.named_table.options)
             described = {"format": kind, "streaming": read.is_streaming}
@@ -198,6 +203,12 @@ class Sources:
             name = f"{base}_{number}"
         self.read[name] = described
         return name
+
+
+def _fixed(options: Mapping[str, str]) -> bool:
+    """Whether a table is read as one of its versions was, which no write changes."""
+    given = [value for key, value in options.items() if key.lower() in _VERSIONS]
+    return bool(given) and Chance.of(given) is None
 
 
 def _written(schema: str, columns: list[tuple[str, DataType, bool]]) -> list[list[str]]:

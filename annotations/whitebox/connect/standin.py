@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from annotations.whitebox.connect.answers import APPLICATION, Answers, Refused
+from annotations.whitebox.connect.counts import Counted
 from annotations.whitebox.connect.outside import Outside
 
 _HARMLESS: Final = frozenset(
@@ -90,9 +91,14 @@ def stand_in(spark: Any, answers: Answers) -> None:
         fails = isinstance(saveMode, str) and saveMode.lower() in ("errorifexists", "default")
         return mode(writer, "error" if fails else saveMode)
 
+    count = DataFrame.count
+
+    def counted(frame: Any) -> int:
+        return count(frame) if answers.counts is None else Counted(count(frame))
+
     # Nothing is ever sent to a worker.
     _replace(DataFrameWriter, mode=said)
-    _replace(DataFrame, withWatermark=watermarked)
+    _replace(DataFrame, count=wraps(count)(counted), withWatermark=watermarked)
     _replace(GroupedData, _numeric_agg=numeric)
     _replace(CloudPickleSerializer, dumps=lambda _, value: answers.keep(value))
     handed = {"foreachBatch": "foreach_batch", "foreach": "foreach_writer"}

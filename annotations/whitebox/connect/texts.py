@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from annotations.dataflow import EMPTY, Position
 from annotations.whitebox import ir
+from annotations.whitebox.connect.expression_text import ExpressionText, NotWritten
 from annotations.whitebox.connect.expressions import user_function
 from annotations.whitebox.connect.scope import Built, Names
 from annotations.whitebox.inputs import Input
@@ -21,7 +22,34 @@ _LIVE: Final = re.compile(r"\bLIVE\.(?=[\w`])", re.IGNORECASE)
 _FILES: Final = re.compile(
     r"(\bSTREAM\b\s*\(?\s*)?\b(read_files|cloud_files|read_kafka|read_kinesis)\s*\(", re.IGNORECASE
 )
+_PARAMETER: Final = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|(?<![\w)\]:]):(\w+)|\?"
+)
 _QUOTED: Final = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
+
+
+def with_arguments(query: Any) -> str:
+    """The text of a query whose parameters (`:name`, `?`) have become the values that they are
+    given; as it is where one of them is none of the code. `query`: a message, which loses them."""
+    writer = ExpressionText(_no_name, _no_name)
+    try:
+        named = {name: writer.text(value) for name, value in query.named_arguments.items()}
+        placed = [*map(writer.text, query.pos_arguments)]
+    except NotWritten:
+        return str(query.query)
+    query.ClearField("named_arguments")
+    query.ClearField("pos_arguments")
+
+    def value(found: re.Match[str]) -> str:
+        if found[0] == "?" and placed:
+            return placed.pop(0)
+        return named.get(found[1] or "", found[0])
+
+    return _PARAMETER.sub(value, query.query)
+
+
+def _no_name(*_: Any) -> str:
+    raise NotWritten("a parameter that is no value")
 
 
 def select_list(

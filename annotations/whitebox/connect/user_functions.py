@@ -18,7 +18,7 @@ import operator
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from types import MethodType
 from typing import Any, Final, TypeAlias
@@ -27,7 +27,7 @@ from annotations.dataflow import Position
 from annotations.whitebox import ir
 from annotations.whitebox.connect import outside
 from annotations.whitebox.connect.classes import Class, Object
-from annotations.whitebox.connect.program import program
+from annotations.whitebox.connect.program import module_file, program
 from annotations.whitebox.datatypes import UNKNOWN, DataType
 from annotations.whitebox.derivation import SETTINGS
 from annotations.whitebox.python_chance import (
@@ -500,10 +500,9 @@ class _Module:
         """What a function of another file of the user shows, or a class. `whole`: it is given all
         rows of a batch."""
         plain = name.lstrip(".")
-        above = [".."] * (len(name) - len(plain) - 1)
-        *folders, module, member = ["", "", *plain.split(".")]
-        file = self.folder.joinpath(*above, *folders, f"{module}.py")
-        if not module or not file.is_file():
+        module, _, member = plain.rpartition(".")
+        file = module_file(module, self.folder / "module.py", level=len(name) - len(plain))
+        if file is None:
             return Shown()
         try:
             other = _module(file)
@@ -920,7 +919,8 @@ class _Module:
 
     def _lost(self, node: _Definition) -> str:
         """What lets a function go on where a write of it has failed."""
-        for inner in ast.walk(node):
+        tried_again = {id(each) for each in _tried_again(node)}
+        for inner in (part for part in ast.walk(node) if id(part) not in tried_again):
             match inner:
                 case ast.Try(finalbody=body) if any(
                     isinstance(part, ast.Return) for each in body for part in ast.walk(each)
@@ -1170,6 +1170,17 @@ def _written(*nodes: ast.AST) -> Iterator[str]:
 def _is_number(node: ast.expr) -> bool:
     inner = node.operand if isinstance(node, ast.UnaryOp) else node
     return isinstance(inner, ast.Constant) and isinstance(inner.value, int)
+
+
+def _tried_again(node: ast.AST) -> Iterator[ast.Try]:
+    """The tries of a loop that ends with an error where none of them has come to its end."""
+    for block in (getattr(part, "body", None) for part in ast.walk(node)):
+        for loop, behind in pairwise(block) if isinstance(block, list) else ():
+            raises = isinstance(behind, ast.Raise)
+            for part in loop.body if raises and isinstance(loop, ast.For | ast.While) else ():
+                done = [*(part.orelse or part.body)][-1] if isinstance(part, ast.Try) else None
+                if isinstance(part, ast.Try) and isinstance(done, ast.Return):
+                    yield part
 
 
 def _stored(node: ast.AST) -> Iterator[str]:

@@ -1,8 +1,11 @@
 """A script of objects whose values nobody knows without running it: every query counts."""
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import NamedTuple
 
+from pydantic import BaseModel
 from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.getOrCreate()
@@ -214,3 +217,56 @@ class Cls:
 Cls.enable()
 write(counted(Cls.on), "classmethod")
 write(counted(len(platform.node()) >= 0), "length")
+
+
+class Level(str, Enum):  # noqa: UP042
+    LOW = "low"
+    SAME = "low"  # noqa: PIE796
+    HIGH = "high"
+    FIRST = auto()
+
+    @property
+    def on(self):
+        return self is not Level.LOW
+
+
+write(counted(Level("high").on), "value")
+write(counted(Level.SAME is Level.LOW), "alias")
+write(counted(Level["HIGH"] == Level.HIGH), "by name")
+write(counted(Level.LOW == "low"), "mixed in")
+last = False
+for level in Level:
+    last = level.on
+write(counted(last), "last")
+
+
+class Pair(NamedTuple):
+    first: bool
+    second: bool = True
+
+
+_, second = Pair(False)
+write(counted(second), "unpacked")
+write(counted(replace(Config(), n=2).n == 2), "replaced")
+
+
+class Settings(BaseModel):
+    on: bool = False
+
+
+write(counted(Settings().on), "by default")
+
+
+class Registry:
+    on = False
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__()
+        Registry.on = kwargs.get("on", True)
+
+
+class Registered(Registry, on=True):
+    pass
+
+
+write(counted(Registry.on), "subclass")

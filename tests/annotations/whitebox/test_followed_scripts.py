@@ -537,7 +537,7 @@ _NOT_KNOWN: Final = (
     ('df = df.select("k", F.col("_metadata.file_block_start"))', "CR, chance"),
     ('df = df.select("k", "_metadata")', "CR, chance"),
     ('df = df.withColumn("at", F.lit(Run.AT.value))', "CR, chance"),
-    ('df = df.withColumn("at", F.lit(Run.NAME.value))', "CR, chance"),  # which one is not known
+    ('df = df.withColumn("at", F.lit(Run.NAME.value))', "CR"),
     ('df = df.withColumn("at", F.lit(Settings().run))', "CR, chance"),
     ('df = df.withColumn("at", F.lit(f"{Tag()}"))', "CR, chance"),
     (
@@ -687,6 +687,11 @@ async def go(name):
 """
 
 
+_TWICE: Final = """\
+def go(once=False):
+    (df.dropDuplicates(["k"]) if once else df).writeStream.queryName("q").start()
+"""
+"""A query that is another one where it is given an argument."""
 _QUERIES: Final[dict[str, dict[str, list[str]]]] = {
     "spark.sql(agg.query()).writeStream.queryName('q').start()": {
         "unknown_stream -> q": ["OW[*], chance"]
@@ -705,6 +710,54 @@ _QUERIES: Final[dict[str, dict[str, list[str]]]] = {
     f"import concurrent.futures as f\n{_GO[6:]}with f.ThreadPoolExecutor() as pool:\n"
     "    pool.map(go, ['a', 'b'])": {"a -> q": ["CR"], "b -> q": ["CR"]},
     f"{_GO[6:]}agg.schedule(go)": {"name -> q": ["CR"]},
+    "def each(d, i):\n    n = d.count()\n    if n > 2 * 3000:\n"
+    "        d.write.mode('append').parquet('/big')\n    elif n > 50:\n"
+    "        d.write.mode('append').format('jdbc').option('dbtable', 'q1').save()\n    else:\n"
+    "        d.write.mode('append').format('jdbc').option('dbtable', 'q2').save()\n"
+    "df.writeStream.foreachBatch(each).start()": {
+        "df -> query": ["OW[*]", "OW[*]"],
+        "df -> big": ["OW[*]"],
+    },
+    **{
+        f"{_TWICE}{way}": {"df -> q": [label]}
+        for way, label in (
+            ("import typer\ntyper.run(go)", "OW[*], chance"),
+            (
+                "import typer\napp = typer.Typer()\n@app.command()\n"
+                "def main(once: bool = False): go(once)\napp()",
+                "OW[*], chance",
+            ),
+            (
+                "import click\n@click.command()\ndef main(**given): go(given.get('once'))\nmain()",
+                "OW[*], chance",
+            ),
+            (
+                "import click\n@click.command()\ndef main(*given): go('once' in given)\nmain()",
+                "OW[*], chance",
+            ),
+            (
+                "import click\n@click.group()\ndef main(): pass\n@main.command()\n"
+                "def other(once=False): go(once)\nmain()",
+                "OW[*], chance",
+            ),
+            (
+                "class Job:\n    def go(self, once=False): go(once)\nagg.schedule(Job().go)",
+                "OW[*], chance",
+            ),
+            ("agg.Operator(python_callable=go, op_kwargs={'once': True})", "OW[k]"),
+            ("import asyncio\nasyncio.run(asyncio.to_thread(go, once=True))", "OW[k]"),
+            ("agg.loop().run_in_executor(None, go, True)", "OW[k]"),
+            ("import threading\nthreading.Timer(5, go, [True]).start()", "OW[k]"),
+            ("import joblib\njoblib.Parallel()(joblib.delayed(go)(o) for o in [True])", "OW[k]"),
+            (
+                "import threading\nclass Job(threading.Thread):\n"
+                "    def run(self): go(True)\nJob(daemon=True).start()",
+                "OW[k]",
+            ),
+            ("@agg.asset\ndef job(): go(True)", "OW[k]"),
+            ("from functools import partial\nagg.schedule([partial(go, True)])", "OW[k]"),
+        )
+    },
 }
 """A part of a script -> its queries, each with what it reads, and their labels."""
 
@@ -715,6 +768,13 @@ def test_no_query_is_lost_and_none_reads_nothing(tmp_path: Path) -> None:
 
 
 _APPEND: Final = 'd.write.mode("append").parquet("/out")'
+
+
+_AGAIN: Final = f"""for n in range(3):
+        try:
+            {_APPEND}
+            return
+        except OSError: print(n)"""
 
 
 _BODIES: Final = (
@@ -756,6 +816,20 @@ _BODIES: Final = (
     (_APPEND.replace("d.", "d.join(written, 'k', 'left_anti')."), "OR[*]"),
     (_APPEND.replace("d.", "d.join(streamed, 'k', 'left_anti')."), "OR[*]"),
     (_APPEND.replace("d.", "d.join(fixed, 'k', 'left_anti')."), "CR"),
+    (f"if d.where('k < 0').count() > 0: {_APPEND}", "OW[*]"),
+    (f"if d.where('k < 0').isEmpty(): {_APPEND}", "OW[*]"),
+    (f"if 100 < d.count() < 5000: d = d.where('k > 0')\n    {_APPEND}", "OW[*]"),
+    (f"if d.count() > 10 * len(progress) + 90: d = d.where('k > 0')\n    {_APPEND}", "OW[*]"),
+    (f"if i == 7: d = d.where('k > 0')\n    {_APPEND}", "OW[*]"),
+    (f"if (i + 1) % 12 == 0: d = d.where('k > 0')\n    {_APPEND}", "OW[*]"),
+    (f"b = d.where('k < 0')\n    if not b.isEmpty(): {_APPEND.replace('d.', 'b.', 1)}", "CR"),
+    (f"b = d.where('k < 0')\n    if b.count(): {_APPEND.replace('d.', 'b.drop(d.k).', 1)}", "CR"),
+    (f"b = d.where('k < 0')\n    if b.count(): {_APPEND.replace('d.', 'b.union(d).', 1)}", "OW[*]"),
+    (f"if d.isEmpty(): return\n    {_APPEND}", "CR"),
+    (f"if i % 100 == 0: spark.sql('OPTIMIZE t')\n    {_APPEND}", "CR"),
+    (f"{_AGAIN}\n    raise OSError", "CR"),
+    (_AGAIN, "OW[*]"),
+    (f"{_AGAIN}\n    print('lost')", "OW[*]"),
 )
 
 

@@ -1,0 +1,103 @@
+"""The few parts of Python's own library that a script is configured by, worked out here.
+
+What they are given is as the script says or not known; nothing of them reaches outside. Whatever
+else of the library a script uses is not known.
+"""
+
+from __future__ import annotations
+
+import string
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from annotations.whitebox.connect import configuration, permitted
+from annotations.whitebox.connect.outside import Default, Outside
+
+
+class Namespace:
+    """A module of the user, or what stands for one: its names are all that there is."""
+
+    def __init__(self, names: Mapping[str, Any], called: str = "") -> None:
+        self.names = dict(names)
+        self.called = called
+        """Its name and a dot, where it is a module of Python."""
+
+
+class Environment(dict[str, Any]):
+    """The variables of the environment: none has a value here."""
+
+    def __missing__(self, name: str) -> Outside:
+        return Outside(f"${name}")
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The default, where it is a text; a value that is not known without one."""
+        return Default(default) if isinstance(default, str) else Outside(f"${name}")
+
+
+class Chain(list[Any]):
+    """Stands for `itertools.chain`: the items of several lists."""
+
+    def __init__(self, *several: Iterable[Any]) -> None:
+        if any(isinstance(each, str) for each in several):
+            raise TypeError("the items of a text, or of what is not known")
+        super().__init__(item for each in several for item in each)
+
+    @classmethod
+    def from_iterable(cls, several: Iterable[Iterable[Any]]) -> Chain:
+        """The items of the lists that a list holds."""
+        return cls(*several) if not isinstance(several, str) else cls(several)
+
+
+class Template:
+    """Stands for `string.Template`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def substitute(self, *given: Mapping[str, Any], **named: Any) -> Any:
+        """The text with values in their places."""
+        if isinstance(self._text, Outside):
+            return self._text
+        found = string.Template(self._text).substitute(*given, **named)
+        return Default(found) if isinstance(self._text, Default) else found
+
+    safe_substitute = substitute
+
+
+def dedent(text: Any) -> Any:
+    """Stands for `textwrap.dedent`."""
+    return text if isinstance(text, Outside) else textwrap.dedent(text)
+
+
+def copied(value: Any) -> Any:
+    """Stands for `copy.deepcopy`, of what can be copied so."""
+    if type(value) is dict:
+        return {key: copied(each) for key, each in value.items()}
+    if type(value) is list:
+        return [copied(each) for each in value]
+    fixed = permitted.frame(value) or isinstance(value, str | int | float | None)
+    return value if fixed else Outside("$copy.deepcopy()")
+
+
+def modules(arguments: list[str]) -> dict[str, Namespace]:
+    """Name of a module -> what is known of it. `arguments`: of the script."""
+    environment = Environment()
+    paths = Namespace({"join": permitted.join, **configuration.PATHS}, "os.path.")
+    system = {"environ": environment, "getenv": environment.get, "path": paths}
+    return {
+        **{name: Namespace(known, f"{name}.") for name, known in _MODULES.items()},
+        **{name: Namespace(known) for name, known in configuration.MODULES.items()},
+        "os": Namespace(system, "os."),
+        "os.path": paths,
+        "sys": Namespace({"argv": arguments}, "sys."),
+    }
+
+
+_MODULES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "collections": {"OrderedDict": dict},
+    "copy": {"copy": copied, "deepcopy": copied},
+    "itertools": {"chain": Chain},
+    "string": {"Template": Template},
+    "textwrap": {"dedent": dedent},
+}
