@@ -184,22 +184,6 @@ def test_a_pipeline_that_is_followed_says_what_it_does_not_know(tmp_path: Path) 
     assert "--execute runs it to be read" in warnings[0].message
 
 
-def test_a_script_is_read_where_nothing_may_be_run(tmp_path: Path) -> None:
-    file = tmp_path / "job.py"
-    file.write_text(QUERY)
-    dataflow, warnings = importing.load(file)
-    assert [str(c.paths[0].annotation) for c in dataflow.components.values()] == ["CR"]
-    assert not warnings
-
-
-def test_what_is_not_known_is_said_once_with_what_would_help(tmp_path: Path) -> None:
-    file = tmp_path / "job.py"
-    file.write_text("import things\n" + QUERY.replace('.text("in")', ".load(things.path())"))
-    _, warnings = importing.load(file)
-    (message,) = [warning.message for warning in warnings]
-    assert "--execute runs it to be read" in message
-
-
 def test_a_script_that_shows_no_query_is_not_taken_for_one_that_has_none(tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.write_text(
@@ -221,19 +205,22 @@ def test_what_objects_hold_is_known_only_where_nothing_else_may_have_changed_it(
         assert [str(path.annotation)[:1] for path in component.paths] == ["O"], component.name
 
 
-def test_a_reason_names_a_line_of_the_script(tmp_path: Path) -> None:
+def test_a_reason_names_a_line_of_the_script_and_what_would_help(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(
+        "import things\n"
         "from pyspark.sql import SparkSession, functions as F\n"
         "spark = SparkSession.builder.getOrCreate()\n"
-        'rows = spark.readStream.schema("value STRING").json("/in")\n'
-        'rows = rows.limit(int(open("rows").read()))\n'
+        'rows = spark.readStream.schema("value STRING").load(things.path())\n'
+        "rows = rows.limit(things.many())\n"
         'rows.writeStream.format("console").start()\n'
     )
-    dataflow, _ = importing.load(script)
+    dataflow, warnings = importing.load(script)
     (component,) = dataflow.components.values()
     places = [path.position for path in component.paths]
-    assert [(place.file, place.line) for place in places if place] == [(str(script), 4)]
+    assert [(place.file, place.line) for place in places if place] == [(str(script), 5)]
+    (message,) = [warning.message for warning in warnings]
+    assert "--execute runs it to be read" in message
 
 
 # ---- ways that may be taken
@@ -450,11 +437,17 @@ def _started(graph: Graph | Unreadable) -> dict[str, list[str]]:
     return found
 
 
-def _all_started(folder: Path, texts: Sequence[str]) -> list[dict[str, list[str]]]:
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Graph | Unreadable]:
+    """Text -> graph, of all scripts whose tests differ in the text alone, read by one process."""
+    folder = tmp_path_factory.mktemp("scripts")
+    folder.joinpath("job.json").write_text(_SETTINGS["job.json"])
+    texts = [*_not_known(), *_holding(), *_queries(), *_bodies(), *_anew(), *_taken()]
+    texts += _unfollowed()
     files = [folder / f"job_{number}.py" for number in range(len(texts))]
     for file, text in zip(files, texts, strict=True):
         file.write_text(text)
-    return [*map(_started, read_all(files, execute=Limits(120.0), follow=True))]
+    return dict(zip(texts, read_all(files, execute=Limits(120.0), follow=True), strict=True))
 
 
 @pytest.mark.slow
@@ -486,16 +479,21 @@ def test_no_way_is_overlooked(tmp_path: Path) -> None:
                     assert careful, f"{path} is {label}, and {said} was said of\n{unknown}"
 
 
-def test_running_a_script_tells_what_its_text_does_not(tmp_path: Path) -> None:
+def test_running_a_script_tells_what_its_text_does_not(
+    tmp_path: Path, graphs: dict[str, Graph | Unreadable]
+) -> None:
     """Where the place decides nothing."""
+    (text,) = _unfollowed()
+    assert _started(graphs[text])["df -> last"] == ["OW[*], chance"]
     file = tmp_path / "job.py"
+    file.write_text(text)
+    (graph,) = read_all([file], execute=Limits(60.0))
+    assert _started(graph)["df -> last"] == ["CR"]
+
+
+def _unfollowed() -> list[str]:
     way = _UNFOLLOWED.replace("<test>", "3 > 4").replace("<step>", "d.limit(1)")
-    file.write_text(f'{_HEAD}{way}\nstart(df, "last")\n')
-    labels = [
-        _started(read_all([file], execute=Limits(60.0), follow=follow)[0])["df -> last"]
-        for follow in (True, False)
-    ]
-    assert labels == [["OW[*], chance"], ["CR"]]
+    return [f'{_HEAD}{way}\nstart(df, "last")\n']
 
 
 _NOT_KNOWN: Final = (
@@ -505,7 +503,7 @@ _NOT_KNOWN: Final = (
         "CR, chance",
     ),
     *(
-        (f"since = {since}\n{part}", "CR, chance")
+        (f'df = df.withColumn("at", F.lit({since}))', "CR, chance")
         for since in (
             "str(datetime.now())",
             "'%s' % uuid.uuid4()",
@@ -515,8 +513,10 @@ _NOT_KNOWN: Final = (
             "datetime.fromtimestamp(time.time())",
             "time.strftime('%H')",
         )
+    ),
+    *(
+        (f"since = str(datetime.now())\n{part}", "CR, chance")
         for part in (
-            'df = df.withColumn("at", F.lit(since))',
             'df = df.where(F.col("k").isin([since]))',
             'df.createOrReplaceTempView("d")\n'
             "df = spark.sql(f\"SELECT * FROM d WHERE k <> '{since}'\")",
@@ -568,7 +568,7 @@ _NOT_KNOWN: Final = (
     ),
     *(
         (f'{way}\ndf = df.withColumn("at", F.lit(run))', "CR" if way[-1] == "'" else "CR, chance")
-        for drawn in ("str(uuid.uuid4())", "spark.table('t').first()[0]", "'plain'")
+        for drawn in ("str(uuid.uuid4())", "'plain'")
         for way in (
             f"run = os.environ.get('R')\nif not run: run = {drawn}",
             f"if not (run := os.environ.get('R')): run = {drawn}",
@@ -592,6 +592,7 @@ _NOT_KNOWN: Final = (
             "run = 0\nfor n in range(3):\n    if time.time() > 9: break\n    run = n",
             "def of():\n    if random.random() < 0.5: return 1\n    return 2\nrun = of()",
             "run = spark.table('t').rdd.map(lambda r: r.k).collect()",
+            "run = os.environ.get('R') or spark.table('t').first()[0]",
             "for run in spark.table('t').collect(): break",
             "run = time.time() - os.path.getmtime('/a')",
             "spark.conf.set('r', str(time.time()))\ndf.createOrReplaceTempView('d')\n"
@@ -612,7 +613,8 @@ _NOT_KNOWN: Final = (
 )
 
 
-def test_what_is_not_known_is_not_taken_for_nothing(tmp_path: Path) -> None:
+def _not_known() -> dict[str, str]:
+    """Text -> label."""
     head = (
         "import agg, hashlib, places, random, requests, tenacity, time, uuid\n"
         "from dataclasses import dataclass\nfrom enum import Enum\n"
@@ -629,20 +631,21 @@ def test_what_is_not_known_is_not_taken_for_nothing(tmp_path: Path) -> None:
         "    names: list = None\n    more: dict = None\n"
         "def chosen(d, twice=False, **_): return d.distinct() if twice else d\n"
     )
-    tmp_path.joinpath("job.json").write_text(_SETTINGS["job.json"])
     last = 'start(df, "last")\n'
-    texts = [f"{head}{part}\n{'' if 'topic' in part else last}" for part, _ in _NOT_KNOWN]
-    found = [graph["df -> last"] for graph in _all_started(tmp_path, texts)]
-    assert dict(zip(texts, found, strict=True)) == {
-        text: [label] for text, (_, label) in zip(texts, _NOT_KNOWN, strict=True)
+    return {f"{head}{part}\n{'' if 'topic' in part else last}": label for part, label in _NOT_KNOWN}
+
+
+def test_what_is_not_known_is_not_taken_for_nothing(graphs: dict[str, Graph | Unreadable]) -> None:
+    texts = _not_known()
+    assert {text: _started(graphs[text])["df -> last"] for text in texts} == {
+        text: [label] for text, label in texts.items()
     }
 
 
-_HANDED: Final = {
-    "pure": ("len", "''", "CR"),
-    "drawn": ("lambda: random.random()", "random.random()", "CR, chance"),
-    "named": ("random.random", "str(uuid.uuid4())", "CR, chance"),
-}
+_HANDED: Final = (
+    ("str", "''", "CR"),
+    ("random.random", "str(uuid.uuid4())", "CR, chance"),
+)
 """A function, a value, and what becomes of a function that uses either."""
 _HOLDING: Final = (
     "def wrap(f):\n    def inner(x): return f'{x}{f()}'\n    return inner\nu = wrap(<f>)",
@@ -667,17 +670,21 @@ _HOLDING: Final = (
 """Ways to hand something to a function beside its arguments."""
 
 
-def test_what_a_function_holds_is_a_part_of_it(tmp_path: Path) -> None:
-    cases = [(way, *handed) for way in _HOLDING for handed in _HANDED.values()]
-    texts = [
+def _holding() -> dict[str, str]:
+    """Text -> label."""
+    return {
         f"import functools, random, uuid\n{_HEAD}"
         f"{way.replace('<f>', function).replace('<v>', value)}\n"
-        'df = df.withColumn("at", F.udf(u, "string")("k"))\nstart(df, "last")\n'
-        for way, function, value, _ in cases
-    ]
-    found = [graph["df -> last"] for graph in _all_started(tmp_path, texts)]
-    assert dict(zip(texts, found, strict=True)) == {
-        text: [label] for text, (*_, label) in zip(texts, cases, strict=True)
+        'df = df.withColumn("at", F.udf(u, "string")("k"))\nstart(df, "last")\n': label
+        for way in _HOLDING
+        for function, value, label in _HANDED
+    }
+
+
+def test_what_a_function_holds_is_a_part_of_it(graphs: dict[str, Graph | Unreadable]) -> None:
+    texts = _holding()
+    assert {text: _started(graphs[text])["df -> last"] for text in texts} == {
+        text: [label] for text, label in texts.items()
     }
 
 
@@ -762,9 +769,14 @@ _QUERIES: Final[dict[str, dict[str, list[str]]]] = {
 """A part of a script -> its queries, each with what it reads, and their labels."""
 
 
-def test_no_query_is_lost_and_none_reads_nothing(tmp_path: Path) -> None:
-    found = _all_started(tmp_path, [f"import agg\n{_HEAD}{part}\n" for part in _QUERIES])
-    assert dict(zip(_QUERIES, found, strict=True)) == _QUERIES
+def _queries() -> dict[str, dict[str, list[str]]]:
+    """Text -> what its queries read, and their labels."""
+    return {f"import agg\n{_HEAD}{part}\n": found for part, found in _QUERIES.items()}
+
+
+def test_no_query_is_lost_and_none_reads_nothing(graphs: dict[str, Graph | Unreadable]) -> None:
+    texts = _queries()
+    assert {text: _started(graphs[text]) for text in texts} == texts
 
 
 _APPEND: Final = 'd.write.mode("append").parquet("/out")'
@@ -833,7 +845,8 @@ _BODIES: Final = (
 )
 
 
-def test_a_micro_batch_is_all_that_a_function_of_it_may_depend_on(tmp_path: Path) -> None:
+def _bodies() -> dict[str, str]:
+    """Text -> label."""
     head = (
         "import asyncio, contextlib, json, os, threading\nfrom datetime import datetime\n"
         "from delta.tables import DeltaTable\n"
@@ -856,9 +869,15 @@ def test_a_micro_batch_is_all_that_a_function_of_it_may_depend_on(tmp_path: Path
         "        progress[0] = event.progress.numInputRows\n"
     )
     start = "df.writeStream.foreachBatch(each).start()\n"
-    texts = [f"{head}def each(d, i):\n    {body}\n{start}" for body, _ in _BODIES]
-    for (body, label), graph in zip(_BODIES, _all_started(tmp_path, texts), strict=True):
-        assert {each for labels in graph.values() for each in labels} == {label}, body
+    return {f"{head}def each(d, i):\n    {body}\n{start}": label for body, label in _BODIES}
+
+
+def test_a_micro_batch_is_all_that_a_function_of_it_may_depend_on(
+    graphs: dict[str, Graph | Unreadable],
+) -> None:
+    for text, label in _bodies().items():
+        labels = _started(graphs[text]).values()
+        assert {each for of_path in labels for each in of_path} == {label}, text
 
 
 _TAKEN: Final = (
@@ -895,40 +914,47 @@ _ANEW: Final = {
 """A checkpoint, and whether a job that starts again begins anew."""
 
 
-def test_a_checkpoint_that_is_not_there_again_lets_rows_come_again(tmp_path: Path) -> None:
+def _anew() -> dict[str, bool]:
+    """Text -> whether its job begins anew."""
     head = f"import shutil, subprocess, tempfile, uuid\n{_HEAD}"
-    texts = [f"{head}{made}\ndf.writeStream.format('delta').option('checkpointLocation', made)"
-             ".start('/b')\n" for made in _ANEW]  # fmt: skip
-    files = [tmp_path / f"{number}.py" for number in range(len(texts))]
-    for file, text in zip(files, texts, strict=True):
-        file.write_text(text)
-    for graph, (made, anew) in zip(
-        read_all(files, execute=Limits(60.0), follow=True), _ANEW.items(), strict=True
-    ):
+    start = "df.writeStream.format('delta').option('checkpointLocation', made).start('/b')\n"
+    return {f"{head}{made}\n{start}": anew for made, anew in _ANEW.items()}
+
+
+def test_a_checkpoint_that_is_not_there_again_lets_rows_come_again(
+    graphs: dict[str, Graph | Unreadable],
+) -> None:
+    for text, anew in _anew().items():
+        graph = graphs[text]
         assert isinstance(graph, Graph)
         (node,) = graph.nodes.values()
         assert node.sink is not None
-        assert node.sink.delivery == ("may-repeat" if anew else ""), made
+        assert node.sink.delivery == ("may-repeat" if anew else ""), text
 
 
-def test_the_verdict_lists_what_is_taken_for_granted_of_a_source(tmp_path: Path) -> None:
-    texts = [
-        f"{_HEAD}spark.readStream.{source}.load('/a').writeStream.start('/b')\n"
-        for source, _ in _TAKEN
-    ]
-    texts += [f"{_HEAD}start(df.select(*{{'k', 'v'}}), 'q')\n"]
-    texts += [f"{_HEAD}start(df.withColumn('n', F.lit(os.path.getmtime('/a'))), 'q')\n"]
-    texts += [f"{_HEAD}{setting}\nstart(df, 'q')\n" for setting in _FOR_ALL]
-    ours = [*_TAKEN, ("a set", "the order of"), ("a file", "the settings in")]
-    ours += [(text, "is damaged") for text in _FOR_ALL]
-    files = [tmp_path / f"{number}.py" for number in range(len(texts))]
-    for file, text in zip(files, texts, strict=True):
-        file.write_text(text)
-    graphs = read_all(files, execute=Limits(60.0), follow=True)
-    said = [next(iter(derived(graph).values())).assumptions for graph in graphs]  # type: ignore[arg-type]
-    for (source, text), found in zip(ours, said, strict=True):
-        assert bool(found) == bool(text), source
-        assert all(text in each.text for each in found), source
+def _taken() -> dict[str, str]:
+    """Text -> what the verdict says is taken for granted; empty: nothing."""
+    return {
+        f"{_HEAD}{part}\n": said
+        for part, said in (
+            *((f"spark.readStream.{source}.load('/a').writeStream.start('/b')", said)
+              for source, said in _TAKEN),
+            ("start(df.select(*{'k', 'v'}), 'q')", "the order of"),
+            ("start(df.withColumn('n', F.lit(os.path.getmtime('/a'))), 'q')", "the settings in"),
+            *((f"{setting}\nstart(df, 'q')", "is damaged") for setting in _FOR_ALL),
+        )
+    }  # fmt: skip
+
+
+def test_the_verdict_lists_what_is_taken_for_granted_of_a_source(
+    graphs: dict[str, Graph | Unreadable],
+) -> None:
+    for text, said in _taken().items():
+        graph = graphs[text]
+        assert isinstance(graph, Graph)
+        found = next(iter(derived(graph).values())).assumptions
+        assert bool(found) == bool(said), text
+        assert all(said in each.text for each in found), text
 
 
 _CONFIGURATION: Final = {
