@@ -13,7 +13,7 @@ from annotations.file import loads
 from tests.annotations import fuzzing
 
 CHECKED = settings(
-    max_examples=60,
+    max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -114,7 +114,7 @@ def sinks(dataflow: Dataflow) -> list[str]:
 def test_an_alternative_gives_what_it_promises_and_nothing_worse(rules: str) -> None:
     seen = dict.fromkeys((Sealing, Depending), 0)
     behind = together = 0
-    for number, dataflow in enumerate(many_dataflows(600, seed=41)):
+    for number, dataflow in enumerate(many_dataflows(240, seed=41)):
         decided = plan(analyze(dataflow, rules=rules), target=TARGETS[number % 3])
         before = decided.analysis.labels
         for component, each in alternatives(decided):
@@ -139,15 +139,15 @@ def test_an_alternative_gives_what_it_promises_and_nothing_worse(rules: str) -> 
             for change in each.changes:
                 seen[type(change)] += 1
                 behind += isinstance(change, Sealing) and bool(each.gives)
-    assert seen[Sealing] > 100
-    assert behind > 5
-    assert together > 5
-    assert seen[Depending] > 5 or rules == "icde14"
+    assert seen[Sealing] > 40
+    assert behind > 2
+    assert together > 2
+    assert seen[Depending] > 2 or rules == "icde14"
 
 
 def test_a_seal_is_advised_where_producers_can_send_it() -> None:
     seen = with_id = 0
-    for dataflow in many_dataflows(500, seed=42):
+    for dataflow in many_dataflows(200, seed=42):
         for _, each in alternatives(plan(analyze(dataflow))):
             for change in each.changes:
                 if not isinstance(change, Sealing):
@@ -161,13 +161,13 @@ def test_a_seal_is_advised_where_producers_can_send_it() -> None:
                     assert not closure(change.key, dataflow.fds) >= set(stream.id)
                     with_id += 1
                 seen += 1
-    assert seen > 200
-    assert with_id > 20
+    assert seen > 80
+    assert with_id > 8
 
 
 def test_alternatives_are_ranked_by_who_has_to_act_and_by_what_they_reach() -> None:
     several = 0
-    for dataflow in many_dataflows(300, seed=43):
+    for dataflow in many_dataflows(120, seed=43):
         advisor = Advisor(plan(analyze(dataflow)))
         for component in advisor.components:
             advice = advisor.of(component)
@@ -175,7 +175,7 @@ def test_alternatives_are_ranked_by_who_has_to_act_and_by_what_they_reach() -> N
             ranks = [(each.needs, each.verdict, each.orders) for each in advice.alternatives]
             assert ranks == sorted(ranks)
             several += len(ranks) > 1
-    assert several > 10
+    assert several > 4
 
 
 class Writer:
@@ -280,7 +280,7 @@ def test_what_is_written_is_analysed_as_promised_and_nothing_else_is_touched(
     source = random.Random(44)
     file = tmp_path / "random.yaml"
     written = lines_only = refused = 0
-    for dataflow in many_dataflows(400, seed=44):
+    for dataflow in many_dataflows(160, seed=44):
         said = readable(dataflow)
         text = Writer(source).text(said)
         file.write_bytes(text.encode("utf-8"))
@@ -302,9 +302,9 @@ def test_what_is_written_is_analysed_as_promised_and_nothing_else_is_touched(
             if not flow and not fds and not any(there.streams[name].seals for name, _ in seals):
                 assert added_only(text.splitlines(), new.splitlines())
                 lines_only += 1
-    assert written > 100
-    assert lines_only > 20
-    assert refused < 100
+    assert written > 40
+    assert lines_only > 8
+    assert refused < 40
 
 
 def sealed(file: Path, seal: str) -> Dataflow:

@@ -17,7 +17,7 @@ from annotations.vocabulary import FunctionalDependency, Key, StreamLabel
 from blazes.analysis import analyze
 
 RULES = ("blazes", "icde14")
-SOME = settings(max_examples=60, deadline=None)
+SOME = settings(max_examples=40, deadline=None)
 
 
 def assert_equal_to_reference(dataflow: Dataflow, rules: str) -> None:
@@ -48,8 +48,8 @@ def test_the_analyser_agrees_with_the_reference(rules: str, dataflow: Dataflow) 
 
 
 @pytest.mark.parametrize("rules", RULES)
-def test_the_analyser_agrees_with_the_reference_on_a_thousand(rules: str) -> None:
-    for dataflow in many_dataflows(1000, seed=14):
+def test_the_analyser_agrees_with_the_reference_on_hundreds(rules: str) -> None:
+    for dataflow in many_dataflows(400, seed=14):
         assert_equal_to_reference(dataflow, rules)
 
 
@@ -150,7 +150,7 @@ def shuffled(dataflow: Dataflow, source: random.Random) -> Dataflow:
 @pytest.mark.parametrize("rules", RULES)
 def test_the_order_of_declarations_does_not_matter(rules: str) -> None:
     source = random.Random(3)
-    for dataflow in many_dataflows(500, seed=16):
+    for dataflow in many_dataflows(200, seed=16):
         old, new = analyze(dataflow, rules=rules), analyze(shuffled(dataflow, source), rules=rules)
         assert old.labels == new.labels
         assert old.rep == new.rep
@@ -163,13 +163,13 @@ def test_the_order_of_declarations_does_not_matter(rules: str) -> None:
 
 @pytest.mark.parametrize("rules", RULES)
 def test_the_same_dataflow_gives_the_same_analysis(rules: str) -> None:
-    for dataflow in many_dataflows(300, seed=17):
+    for dataflow in many_dataflows(100, seed=17):
         assert analyze(dataflow, rules=rules) == analyze(dataflow, rules=rules)
 
 
 @pytest.mark.parametrize("rules", RULES)
 def test_a_derivation_stands_after_those_it_depends_on(rules: str) -> None:
-    for dataflow in many_dataflows(500, seed=18):
+    for dataflow in many_dataflows(200, seed=18):
         found = analyze(dataflow, rules=rules)
         circular = {name for cycle in found.cycles for name in cycle}
         seen: set[tuple[str, str]] = set()

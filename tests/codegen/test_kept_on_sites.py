@@ -66,7 +66,7 @@ def test_what_new_records_add_is_in_all_what_the_query_gives_of_all(
 ) -> None:
     made = plan(sql, names, as_set=as_set, columns=columns)
 
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=12, deadline=None)
     @given(ARRIVALS)
     def same(arrivals: list[tuple[str, list[tuple[int | None, int | None]]]]) -> None:
         query, found = Query(made), Counter[tuple[Any, ...]]()
@@ -196,7 +196,7 @@ def meetings(query: Query, coming: list[tuple[str, list[tuple[int, int]], int]])
     return found == due
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(COMING)
 def test_a_join_within_a_range_of_times_is_whole(
     coming: list[tuple[str, list[tuple[int, int]], int]],
@@ -212,7 +212,7 @@ def test_rows_that_are_forgotten_too_soon_are_missed() -> None:
 
 def test_a_join_within_a_range_of_times_forgets_what_has_passed() -> None:
     query = ranged()
-    for minute in range(40):
+    for minute in range(20):
         for name in "ab":
             columns = [pa.array(range(5), pa.int32()), pa.array([minute * MINUTE_US] * 5)]
             table = pa.table(columns, query.plan.schema(name).names).cast(query.plan.schema(name))
