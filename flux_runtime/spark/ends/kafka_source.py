@@ -409,18 +409,23 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ids(self) -> dict[str, str]:
         """Topic -> its id, of those that have one; a topic that is made anew gets another."""
         import confluent_kafka as kafka
+
+        try:
+            given = self._given_ids()
+        except (kafka.KafkaException, TimeoutError):  # older brokers, and jobs that may not ask
+            return {}
+        return {topic: topic_id for topic, topic_id in given.items() if topic_id != _NO_ID}
+
+    def _given_ids(self) -> dict[str, str]:
+        """Topic -> what the broker gives for its id."""
+        import confluent_kafka as kafka
         from confluent_kafka.admin import AdminClient
 
         asked = kafka.TopicCollection(self._topics())
-        try:
-            quiet = {**self._settings, "log_level": 3}  # settings of consumers are not its own
-            descriptions = AdminClient(quiet).describe_topics(asked, request_timeout=_IDS_S)
-            topic_ids = {
-                topic: str(of.result(2 * _IDS_S).topic_id) for topic, of in descriptions.items()
-            }
-        except (kafka.KafkaException, TimeoutError):  # older brokers, and jobs that may not ask
-            return {}
-        return {topic: given for topic, given in topic_ids.items() if given != _NO_ID}
+        quiet = {**self._settings, "log_level": 3}  # settings of consumers are not its own
+        admin = AdminClient(quiet)  # an answer comes only while it is there
+        descriptions = admin.describe_topics(asked, request_timeout=_IDS_S)
+        return {topic: str(of.result(2 * _IDS_S).topic_id) for topic, of in descriptions.items()}
 
     def _digests(
         self, windows: Mapping[tuple[str, str], tuple[int, int]]

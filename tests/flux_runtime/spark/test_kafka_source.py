@@ -387,6 +387,10 @@ def test_what_goes_while_a_topic_is_read_is_told_and_nothing_else(
     assert told_late
 
 
+def test_a_broker_is_heard_about_the_ids_of_topics(broker: str, topic: str) -> None:
+    assert reader(broker, topic)._given_ids() == {topic: kafka_source._NO_ID}
+
+
 def test_messages_that_go_between_the_plan_and_the_task_are_told(broker: str, topic: str) -> None:
     of = reader(broker, topic)
     send(broker, topic, [(0, b"%d" % n) for n in range(3)])
