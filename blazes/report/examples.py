@@ -9,6 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from annotations.diagnostics import BadInput, Diagnostic
@@ -22,7 +23,7 @@ class Example:
 
     text: str
     component: str = ""
-    variants: Mapping[str, str] = field(default_factory=dict)
+    variants: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def _rule(component: str, text: str) -> Example:
@@ -662,6 +663,7 @@ def examples(rule: str) -> Iterator[str]:
             yield derivation.text(derivation_block(derived), width=72)
 
 
+@cache
 def findings(example: Example) -> Sequence[Diagnostic]:
     """The diagnostics about the file of an example."""
     from annotations.file import loads

@@ -66,7 +66,13 @@ def test_a_file_gives_what_stands_beside_it(
     case: Case, parser: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(yaml, "__with_libyaml__", parser == "libyaml")
-    assert [_line(found) for found in _found(case)] == case.expected
+    diagnostics = _found(case)
+    assert [_line(found) for found in diagnostics] == case.expected
+    for found in diagnostics:  # what to do, in sentences
+        remedy = found.remedy or found.code.remedy
+        assert remedy[0].isupper() or remedy[0] == "`"
+        assert not found.message.endswith(".")
+        assert "\n" not in found.message
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
@@ -94,12 +100,3 @@ def test_every_code_has_a_case() -> None:
 def test_no_case_is_overlooked() -> None:
     text = FILE.read_text(encoding="utf-8")
     assert len(CASES) == len(re.findall(r"^## ", text, re.MULTILINE))
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
-def test_a_diagnostic_says_what_to_do_in_sentences(case: Case) -> None:
-    for found in _found(case):
-        remedy = found.remedy or found.code.remedy
-        assert remedy[0].isupper() or remedy[0] == "`"
-        assert not found.message.endswith(".")
-        assert "\n" not in found.message

@@ -78,18 +78,24 @@ def test_the_project_is_the_golden(golden: Golden, tmp_path: Path, update_golden
         assert text == file.read_text(), f"{file} differs; --update-goldens writes it"
 
 
-@every_job
+@pytest.fixture(scope="module")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The projects of all jobs, each in a folder of its name."""
+    folder = tmp_path_factory.mktemp("projects")
+    for golden in JOBS:
+        write_project(golden.stages(), folder / golden.name)
+    return folder
+
+
 @pytest.mark.parametrize("width", ["88", "100", "120"])
-def test_the_job_is_formatted(golden: Golden, width: str, tmp_path: Path) -> None:
-    write_project(golden.stages(), tmp_path)
-    command = [*RUFF, "format", "--isolated", "--line-length", width, "--diff", "job.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+def test_the_jobs_are_formatted(width: str, projects: Path) -> None:
+    command = [*RUFF, "format", "--isolated", "--line-length", width, "--diff"]
+    command += [f"{golden.name}/job.py" for golden in JOBS]
+    done = subprocess.run(command, cwd=projects, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@every_job
-def test_the_job_passes_the_linter(golden: Golden, tmp_path: Path) -> None:
-    write_project(golden.stages(), tmp_path)
+def test_the_jobs_pass_the_linter(projects: Path) -> None:
     config = (ROOT / "pyproject.toml").read_text()
     chosen = re.search(r"^select = \[(.*)\]$", config, re.M)
     ignored = re.search(r"^ignore = \[(.*)\]$", config, re.M)
@@ -97,20 +103,19 @@ def test_the_job_passes_the_linter(golden: Golden, tmp_path: Path) -> None:
     assert ignored
     select, ignore = (each[1].replace('"', "").replace(" ", "") for each in (chosen, ignored))
     command = [*RUFF, "check", "--isolated", "--target-version", "py311", "--line-length", "100"]
-    command += ["--select", select, "--ignore", ignore, "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    command += ["--select", select, "--ignore", ignore]
+    command += ["--config", f"src = {[golden.name for golden in JOBS]}", "."]
+    done = subprocess.run(command, cwd=projects, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
-def test_the_jobs_pass_the_type_checker(tmp_path: Path) -> None:
+def test_the_jobs_pass_the_type_checker(projects: Path, tmp_path: Path) -> None:
     names = []
     for golden in JOBS:
         names.append(golden.name.replace("/", "_") + ".py")
-        write_project(golden.stages(), tmp_path / "one")
-        (tmp_path / "one" / "job.py").rename(tmp_path / "one" / names[-1])
-        shutil.copytree(tmp_path / "one", tmp_path / "project", dirs_exist_ok=True)
-        shutil.rmtree(tmp_path / "one")
+        shutil.copytree(projects / golden.name, tmp_path / "project", dirs_exist_ok=True)
+        (tmp_path / "project" / "job.py").rename(tmp_path / "project" / names[-1])
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports", "silent"]
     command += ["--cache-dir", str(tmp_path / "cache"), *names]
     environment = {**os.environ, "MYPYPATH": str(ROOT)}
@@ -152,10 +157,9 @@ def test_compiling_again_writes_the_same_bytes(tmp_path: Path) -> None:
 
 
 @every_job
-def test_the_job_names_no_place_of_this_machine(golden: Golden, tmp_path: Path) -> None:
-    write_project(golden.stages(), tmp_path)
+def test_the_job_names_no_place_of_this_machine(golden: Golden, projects: Path) -> None:
     for name in ("job.py", "README.md"):
-        text = (tmp_path / name).read_text()
+        text = (projects / golden.name / name).read_text()
         assert str(ROOT) not in text
-        assert str(tmp_path) not in text
+        assert str(projects) not in text
         assert str(Path.home()) not in text or str(Path.home()) == "/"

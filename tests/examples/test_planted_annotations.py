@@ -86,7 +86,10 @@ def first_refutation(dataflow: Dataflow, component: str) -> Refutation | None:
     return None
 
 
-@pytest.mark.parametrize(("name", "component", "right", "wrong"), PLANTED)
+@pytest.mark.parametrize(
+    ("name", "component", "right", "wrong"),
+    [pytest.param(*each, marks=pytest.mark.slow if each[0] == ADS else ()) for each in PLANTED],
+)
 def test_a_planted_mistake_is_refuted(name: str, component: str, right: str, wrong: str) -> None:
     refutation = first_refutation(planted(name, right, wrong), component)
     assert refutation is not None

@@ -110,14 +110,14 @@ MISTAKES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found_with_and_without_the_reduction(
-    mistake: str, monkeypatch: pytest.MonkeyPatch
+    mistake: str, full: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     MISTAKES[mistake](monkeypatch)
-    for full in (False, True):
-        with pytest.raises(ExplorationError, match=r"(?s)after\n.*0: "):
-            explore(REDUCED["two batches"], full=full)
+    with pytest.raises(ExplorationError, match=r"(?s)after\n.*0: "):
+        explore(REDUCED["two batches"], full=full)
 
 
 def test_a_mistake_that_the_reduction_hides_breaks_its_proof(

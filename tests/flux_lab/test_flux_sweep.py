@@ -79,7 +79,7 @@ def test_every_workload_runs_from_its_seed_alone() -> None:
 
 
 def test_what_is_not_reckless_loses_nothing() -> None:
-    for seed in range(1000, 1040):
+    for seed in range(1000, 1015):
         done = sweep.run(seed)
         assert done.plan.reckless or not done.losses
 
@@ -138,8 +138,8 @@ def test_two_thousand_seeds_on_all_processors() -> None:
 
 
 def test_fs_26_the_loss_of_both_copies_is_reported() -> None:
-    reported = sum(sweep.run(seed, plan=reckless()).losses > 0 for seed in range(30))
-    assert reported > 10
+    reported = sum(sweep.run(seed, plan=reckless()).losses > 0 for seed in range(15))
+    assert reported > 5
 
 
 def reckless() -> Plan:

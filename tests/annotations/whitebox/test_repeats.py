@@ -105,7 +105,7 @@ def test_duckdb_does_not_refute_it(query: str) -> None:
     claims = paths(query, file=FILE if both else ONE_INPUT)
     rng = random.Random(3)
     text = sqlglot.transpile(query, read="spark", write="duckdb")[0]
-    for _ in range(40):
+    for _ in range(20):
         data = {name: rows_of(rng) for name in claims}
         before = run(text, data)
         for name, (repeats, rows) in claims.items():

@@ -160,14 +160,14 @@ def test_a_dependency_counts_behind_a_union_for_attributes_of_one_record() -> No
 
 def test_no_random_query_is_believed_wrongly() -> None:
     accepted = 0
-    for seed in range(150):
+    for seed in range(60):
         rng = random.Random(seed)
         text, _ = Queries(rng).query(rng.randint(1, 3))
         dependency = rng.random() < 0.4
         if verdict(text, dependency=dependency) is None:
             accepted += 1
             assert disproof(text, rng, dependency=dependency) is None, text
-    assert accepted > 25
+    assert accepted > 10
 
 
 def believing(kind: Kind) -> Callable[..., Rows]:

@@ -112,7 +112,7 @@ def canonical(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(str(sorted(row.items(), key=str)) for row in rows)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(BATCHES)
 def test_replicas_and_partitions_answer_like_one_instance(batches: Any) -> None:
     one, many = Flow(answers(1, 1)), Flow(answers(3, 2))

@@ -61,7 +61,7 @@ def batch(rows: Sequence[Row], at: int = 0) -> Any:
 
 @pytest.mark.parametrize("make", MAKERS)
 @given(turns=turns_of)
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 def test_many_partitions_at_once_are_as_each_alone(
     make: Callable[[], Partitioned], turns: list[list[tuple[int, list[Row]]]]
 ) -> None:
@@ -76,7 +76,7 @@ def test_many_partitions_at_once_are_as_each_alone(
 
 @pytest.mark.parametrize("make", MAKERS)
 @given(turns=turns_of, more=st.lists(row_of, max_size=12))
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 def test_a_partition_moves_alone(
     make: Callable[[], Partitioned], turns: list[list[tuple[int, list[Row]]]], more: list[Row]
 ) -> None:
@@ -139,7 +139,7 @@ def same(value: Any) -> Any:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 def test_slots_number_keys_of_any_type_in_the_order_of_their_first_appearance(
     data: st.DataObject,
 ) -> None:
@@ -204,7 +204,7 @@ def test_groups_keep_the_order_within_a_slot(values: list[int]) -> None:
 
 
 @given(turns=turns_of)
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=8)
 def test_forgetting_keys_changes_nothing(turns: list[list[tuple[int, list[Row]]]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "CLOSED_MAX", 1)

@@ -129,7 +129,7 @@ SOME = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SOME, st.integers(0, 6), st.sampled_from([POOR, COUNT, THRESHOLD]))
 @example([(CLICK, [None, None, None]), (CLICK, [None])], 1, THRESHOLD)
 def test_a_copy_goes_on_where_another_was(
@@ -150,7 +150,7 @@ def test_a_copy_goes_on_where_another_was(
     assert one.state_size() == other.state_size()
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SOME)
 def test_counts_are_those_of_a_counter(arrivals: list[tuple[int, list[int | None]]]) -> None:
     query, counted = Query(COUNT), Counter[int | None]()
