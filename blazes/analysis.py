@@ -16,6 +16,7 @@ from blazes.core.graph import Graph, PathEdge
 from blazes.core.propagation import Propagation
 from blazes.core.rule_kinds import Conclusion, Rendezvous
 from blazes.core.rules import BLAZES, rule_set
+from blazes.seals import settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,10 @@ def explore(dataflow: Dataflow, *, rules: str = BLAZES) -> Propagation:
     """The labels on the graph, without derivations; errors as `analyze`."""
     tables = rule_set(rules)
     graph = Graph(dataflow, shared_state=tables.rendezvous is Rendezvous.STATE_GROUP)
-    return Propagation(graph, replication(dataflow), Interpreter(tables, dataflow.fds))
+    replicated, interpreter = replication(dataflow), Interpreter(tables, dataflow.fds)
+    if not tables.splitting:
+        return Propagation(graph, replicated, interpreter)
+    return settled(lambda chosen: Propagation(graph, replicated, interpreter, handed_on=chosen))
 
 
 def labels_of(propagation: Propagation) -> dict[str, StreamLabel]:

