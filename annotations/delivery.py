@@ -124,6 +124,12 @@ def appends_again(stream: Stream) -> bool:
     return sink.format.lower() not in WRITES_ONCE
 
 
+def numbered(stream: Stream) -> bool:
+    """Whether somebody says, or the format does, how often the records of a stream come."""
+    sink = stream.sink is not None and (bool(stream.sink.key) or appends_again(stream))
+    return bool(stream.id) or stream.delivery is not None or may_repeat(stream) or sink
+
+
 def repeats_of(path: Path) -> Repeats:
     """The effect of a repeat at the path's input: as declared, else that usual for its kind."""
     return path.repeats or usual_repeats(path.annotation.kind)

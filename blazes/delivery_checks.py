@@ -42,6 +42,9 @@ def delivery_findings(plan: Plan) -> Iterator[Diagnostic]:
         message = f"{unrepaired.origin}: {harm}"
         sources = ", ".join(unrepaired.alternatives)
         remedy = f"Declare an `id` on {sources}." if sources else None
+        result = plan.analysis.dataflow.streams.get(unrepaired.origin)
+        if result is not None and result.schema is None and not sources:
+            remedy = f"Declare the `schema` of {result.name}: its rows are known by all they have."
         yield Diagnostic(CODES["BLZ072"], message, unrepaired.position, remedy)
     for item in plan.repairs.items:
         stream = plan.analysis.dataflow.streams[item.stream]

@@ -26,6 +26,7 @@ from blazes.core.deliveries import (
     Delivered,
     Deliveries,
     Repairs,
+    makes,
 )
 from blazes.core.graph import PathEdge, StreamEdge, in_file_order
 from blazes.core.propagation import Propagation
@@ -200,10 +201,13 @@ class _Planning:
             bring = tuple(stream for stream in outside if self._repeats(stream))
             origin = _Origin(cause, bring, at)
             again = any(stream.declared.delivery == "may-repeat" for stream in inner)
-            if again or any(repeats_of(path.declared) is Repeats.MAKE for path in (*paths, *into)):
+            if again or any(map(self._makes, (*paths, *into))):
                 self._keyless.append(origin)
             else:
                 yield origin
+
+    def _makes(self, path: PathEdge) -> bool:
+        return makes(path, ordered=path in self._propagation.ordered)
 
     def _would_harm(self, path: PathEdge) -> bool:
         return repeats_of(path.declared) is Repeats.CORRUPT or path.shape.nondeterministic

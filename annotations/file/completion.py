@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from annotations.dataflow import Component, Dataflow, Endpoint, Path, Reason, Stream
-from annotations.delivery import may_repeat
+from annotations.delivery import numbered
 from annotations.phrases import listed
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ def completed(
 ) -> Dataflow:
     """The dataflow, with `lineage`, `repeats` and `rows` on written paths that do not have them.
 
-    Where no stream has a seal or an id and no record may come again, nothing is read. What is
-    written beside code that is not read is among what the paths assume.
+    Where no stream has a seal, and nothing is said of how often records come, nothing is read. What
+    is written beside code that is not read is among what the paths assume.
 
     Args:
         dataflow: with all paths.
@@ -33,8 +33,7 @@ def completed(
         code: of the dataflow, read by the same rules, where it is at hand already.
     """
     streams = dataflow.streams.values()
-    again = any(stream.producer and stream.delivery == "may-repeat" for stream in streams)
-    again = again or any(map(may_repeat, streams))
+    again = any(map(numbered, streams))
     travels = any(stream.seals or stream.id for stream in streams)
     silent = [
         component

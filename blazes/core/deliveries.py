@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from annotations.dataflow import Stream
-from annotations.delivery import appends_again, counts, may_repeat, repeats_of
+from annotations.delivery import appends_again, counts, may_repeat, numbered, repeats_of
 from annotations.dependencies import closure, within_schema
 from annotations.vocabulary import AnnotationKind, Delivery, Key, Label, Repeats, Rows, StreamLabel
 from blazes.core.effects import Interpreter, at_least, images
@@ -86,13 +86,8 @@ UNREPAIRED: Final = Repairs()
 
 def matters(graph: Graph) -> bool:
     """Whether any record may come again, or any stream says what identifies its records."""
-    return any(path.declared.repeats is Repeats.MAKE for path in graph.paths) or any(
-        stream.id
-        or stream.delivery is not None
-        or (stream.source is not None and may_repeat(stream))
-        or (stream.sink is not None and (stream.sink.key or appends_again(stream)))
-        for stream in graph.dataflow.streams.values()
-    )
+    again = any(makes(path) or makes(path, ordered=True) for path in graph.paths)
+    return again or any(map(numbered, graph.dataflow.streams.values()))
 
 
 class Deliveries:
@@ -128,7 +123,9 @@ class Deliveries:
         delivered = Delivered(base, frozenset(stream.declared.id) or None)
         return self._settle(stream, delivered, label, rep=False)
 
-    def cross(self, path: PathEdge, *, gate: bool, forwards: bool, sealed_state: bool) -> Crossing:
+    def cross(
+        self, path: PathEdge, *, gate: bool, forwards: bool, sealed_state: bool, ordered: bool
+    ) -> Crossing:
         """The effect of the path on the delivery that its input has now (D1 to D9, D11).
 
         Args:
@@ -136,6 +133,7 @@ class Deliveries:
             gate: it waits for whole partitions.
             forwards: it waits so that a path behind it can.
             sealed_state: it reads state that it waits for.
+            ordered: it takes its records in an order.
         """
         declared = path.declared
         entering = [self.streams[stream] for stream in path.input.streams]
@@ -153,6 +151,7 @@ class Deliveries:
             counted=counted and (gate or (forwards and bool(bare) and repeats is Repeats.ABSORB)),
             identified=not bare,
             sealed_state=sealed_state,
+            makes=makes(path, ordered=ordered),
         )
         rule = passage(enters.label, copies)
         withheld = rule.id == "D7" and _all_digests(bare)
@@ -273,6 +272,26 @@ class Deliveries:
         """The paths whose partitions are put in quarantine where a record comes again (D7)."""
         crossings = ((path, self.crossings[path]) for path in self.graph.paths)
         return tuple(path.place for path, crossing in crossings if crossing.withheld)
+
+
+def makes(path: PathEdge, *, ordered: bool = False) -> bool:
+    """Whether the path puts a row out again though each record comes once, unless it waits (D2).
+
+    Code in update mode, which an order asks for, puts a group out in each micro-batch that touches
+    it. A processor, and under an order a Python function in append mode, say themselves when a row
+    is put out; where requests are read, their answers are put out. Of a running sum an equal row is
+    a new state, no copy.
+    """
+    repeats, component = repeats_of(path.declared), path.component
+    by = component.implementations.get(path.declared.target)
+    if repeats is Repeats.MAKE or by is None or by.processor is not None:
+        return repeats is Repeats.MAKE
+    if not ordered:
+        thresholds = path.kind is AnnotationKind.CW and repeats is Repeats.CORRUPT
+        return thresholds and component.output_mode == "update"
+    answers = any(other.kind is AnnotationKind.OR for other in path.output.paths)
+    appends = by.python is not None and component.appends
+    return path.shape.writes and repeats is Repeats.ABSORB and not answers and not appends
 
 
 def _all_digests(streams: Iterable[StreamEdge]) -> bool:

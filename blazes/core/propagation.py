@@ -236,6 +236,7 @@ class Propagation:
             gate=self._is_gate(path),
             forwards=self._forwards(path),
             sealed_state=sealed_state,
+            ordered=path in self.ordered,
         )
 
     def _is_gate(self, path: PathEdge) -> bool:

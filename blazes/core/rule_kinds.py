@@ -168,6 +168,8 @@ class Copies(NamedTuple):
     """Every stream that enters and may repeat has an id, and is counted."""
     sealed_state: bool
     """The path reads state that it waits for."""
+    makes: bool
+    """The path puts a row out again, though each record comes once."""
 
 
 class Leaves(enum.Enum):

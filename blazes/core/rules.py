@@ -418,14 +418,15 @@ D4: Final = Passage(
 D2: Final = Passage(
     id="D2",
     sets=(BLAZES,),
-    when="anything into a path that repeats make, and does not wait for a seal",
+    when="anything into a path that repeats make, or whose groups are put out in update mode, and "
+    "that does not wait for a seal",
     adds="nothing",
     text="The path itself emits a row again.",
     why="A group is put out in every micro-batch that touches it, also where its row is the same.",
     example="max(price) by product in update mode.",
     source=_OURS,
     enters=EVERY,
-    holds=lambda copies: copies.repeats is Repeats.MAKE and not copies.gate,
+    holds=lambda copies: copies.makes and not copies.gate,
     leaves=Leaves.AGAIN,
 )
 D1: Final = Passage(
