@@ -319,8 +319,8 @@ _OPAQUE: Final = """
     tuple_sketch_estimate_integer tuple_sketch_summary_double tuple_sketch_summary_integer
     tuple_sketch_theta_double tuple_sketch_theta_integer tuple_union_agg_double
     tuple_union_agg_integer tuple_union_double tuple_union_integer tuple_union_theta_double
-    tuple_union_theta_integer variant_array_append variant_delete variant_explode
-    variant_explode_outer variant_insert variant_set variant_strip_nulls
+    tuple_union_theta_integer variant_array_append variant_delete
+    variant_insert variant_set variant_strip_nulls
     """
 _CHANCE: Final = {
     "rand random randn randstr uniform uuid shuffle": "draws at random",
@@ -335,7 +335,8 @@ _CHANCE: Final = {
     "java_method reflect try_reflect": "calls code outside",
 }
 _GENERATORS: Final = (
-    "explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple"
+    "explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple "
+    "variant_explode variant_explode_outer"
 )
 _RANKS: Final = "rank dense_rank percent_rank cume_dist"
 _NUMBERINGS: Final = "row_number ntile lead lag nth_value"

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from annotations.dataflow import Position
-from annotations.whitebox.datatypes import INT, UNKNOWN, Family
+from annotations.whitebox.datatypes import INT, STRING, UNKNOWN, Family
 from annotations.whitebox.functions import AGGREGATES
 from annotations.whitebox.ir import Call, Column, Expression, JoinKind, Ref
 from annotations.whitebox.monotone import may_be_null, type_of
@@ -135,6 +135,8 @@ def generated(generator: Call, names: list[str]) -> tuple[Column, ...]:
         own, types = [name for name, *_ in fields], [type_ for _, type_, _ in fields]
     elif kind.family is Family.MAP:
         own, types = ["key", "value"], [kind.key or UNKNOWN, kind.element or UNKNOWN]
+    elif generator.function.startswith("variant"):
+        own, types = ["pos", "key", "value"], [INT, STRING, UNKNOWN]
     if by_place:
         own, types = ["pos", *own], [INT, *types]
     if names and len(names) == len(types):

@@ -527,8 +527,15 @@ class Select:
             inner = Select(self.builder, tree, self.builder.named(tree, self.ctes), self.scope)
             right, conditions, members = inner.correlated()
         else:
+            tree, ties = self._grouped_apart(tree)
             right = self.builder.query(tree, self.ctes, None)
-            members = tuple(map(Ref, right.columns))
+            columns = list(map(Ref, right.columns))
+            tied = [columns.pop() for _ in ties][::-1]
+            conditions = [
+                Call("=", (mine, self.express(theirs)))
+                for mine, theirs in zip(tied, ties, strict=True)
+            ]
+            members = tuple(columns)
         if value is not None:
             values = value.expressions if isinstance(value, exp.Tuple) else [value]
             if len(values) != len(members):
@@ -537,12 +544,51 @@ class Select:
             conditions = [*(Call("=", pair) for pair in pairs), *conditions]
         return right, conditions, len(members)
 
+    def _grouped_apart(self, tree: Any) -> tuple[Any, list[Any]]:
+        """A subquery with groups, those of different outer rows apart: the values of it that its
+        conditions equate with such of the outer row are selected last; and these values."""
+        where, group = tree.args.get("where"), tree.args.get("group")
+        if not isinstance(tree, exp.Select) or where is None:
+            return tree, []
+        inner = Select(self.builder, tree, self.builder.named(tree, self.ctes), self.scope)
+        if not inner._reaches_out(where):
+            return tree, []
+        self.builder.only(tree, CORRELATED_PARTS | {"group", "having"})
+        plain = all(key == "expressions" for key, value in group.args.items() if value)
+        if not plain or tree.find(exp.Window) is not None:
+            raise NotUnderstood("these groups in a correlated subquery", tree)
+        rest, ties, theirs = list[Any](), list[Any](), list[Any]()
+        for term in conjuncts(where.this):
+            if not inner._reaches_out(term):
+                rest.append(term)
+                continue
+            sides = [term.this, term.expression] if isinstance(term, exp.EQ) else []
+            mine = [side for side in sides if not inner._reaches_out(side)]
+            other = [side for side in sides if inner._names_only_outer(side)]
+            if len(mine) != 1 or len(other) != 1:
+                raise NotUnderstood("a condition of a subquery that is no equality", term)
+            ties += mine
+            theirs += other
+        apart = tree.copy()
+        apart.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
+        for tie in ties:
+            apart.append("expressions", tie.copy())
+            apart.args["group"].append("expressions", tie.copy())
+        return apart, theirs
+
+    def _names_only_outer(self, part: Any) -> bool:
+        columns = list(part.find_all(exp.Column))
+        return bool(columns) and all(map(self._reaches_out, columns))
+
     def correlated(self) -> tuple[Relation, list[Expression], tuple[Ref, ...]]:
         """A subquery: its plan, the conditions that tie it to the outer query, what it selects."""
         tree, conditions = self.tree, list[Expression]()
         where = tree.args.get("where")
         plain = not (tree.args.get("having") or any(map(has_aggregate, tree.expressions)))
-        if not plain or where is None or not self._reaches_out(where):
+        apart = where is not None and self._reaches_out(where)
+        if apart and not plain:
+            raise NotUnderstood("an aggregate without GROUP BY in a correlated subquery", tree)
+        if where is None or not apart:
             scope, self.scope.outer = self.scope.outer, None
             plan = self.build()
             self.scope.outer = scope

@@ -33,10 +33,12 @@ from annotations.whitebox.ir import (
     Union,
     Unknown,
     Watermark,
+    nodes_of,
     references,
 )
 from annotations.whitebox.monotone import type_of
 from annotations.whitebox.places import Place
+from annotations.whitebox.result_types import common
 from annotations.whitebox.sql_dialect import Delay, Parsed
 from annotations.whitebox.sql_expressions import Expressions, NotUnderstood
 from annotations.whitebox.sql_items import start_of
@@ -52,7 +54,8 @@ SET_PARTS: Final = frozenset(
 class Ctes:
     """Named queries, each with those that it sees."""
 
-    known: dict[str, tuple[Any, Ctes]] = field(default_factory=dict)
+    known: dict[str, tuple[Any, Ctes] | Source] = field(default_factory=dict)
+    """A query that reads itself finds its rows so far as a table."""
 
 
 _CONSTANTS: Final = (exp.Literal, exp.Boolean, exp.Null, exp.Neg)
@@ -126,11 +129,14 @@ class Builder:
         clause = tree.args.get("with_") or tree.args.get("with")
         if clause is None:
             return ctes
-        if clause.args.get("recursive"):
-            raise NotUnderstood("a recursive query is not understood", clause)
         inner = Ctes(dict(ctes.known))
         for cte in clause.expressions:
-            inner.known[cte.alias.lower()] = (cte, Ctes(dict(inner.known)))
+            name, own = cte.alias.lower(), Ctes(dict(inner.known))
+            if clause.args.get("recursive") and isinstance(cte.this, exp.Union):
+                names = [column.name for column in cte.args["alias"].columns]
+                columns = map(Column, names or cte.this.left.named_selects)
+                own.known[name] = Source(name, tuple(columns), Role.TABLE)
+            inner.known[name] = (cte, own)
         return inner
 
     def _set_operation(self, tree: Any, ctes: Ctes, outer: Scope | None) -> Relation:
@@ -292,11 +298,10 @@ class Builder:
                   for item in field.expressions]  # fmt: skip
         columns = [scope.resolve(item, self.at(item)) for item in chosen
                    if isinstance(item, exp.Column)]  # fmt: skip
-        kinds = {type_of(column) for column in columns}
-        if len(columns) != len(chosen) or len(pivot.expressions) != 1 or len(kinds) != 1:
+        if len(columns) != len(chosen) or len(pivot.expressions) != 1:
             raise NotUnderstood("this UNPIVOT is not understood", pivot)
         name = Column(field.this.name, STRING, False)
-        value = Column(pivot.expressions[0].name, kinds.pop())
+        value = Column(pivot.expressions[0].name, common([type_of(column) for column in columns]))
         generator = Call("explode", (Call("array", tuple(columns)),))
         plan = Generate(plan, generator, (name, value), place)
         used = frozenset[Column]().union(*map(references, columns))
@@ -313,7 +318,11 @@ class Builder:
                 return Named(alias, (column,)), Source("range", (column,), Role.TABLE)
             raise NotUnderstood("a table function is not understood", node)
         if not node.db and node.name.lower() in ctes.known:
-            cte, inner = ctes.known[node.name.lower()]
+            known = ctes.known[node.name.lower()]
+            if isinstance(known, Source):
+                again = replace(known, columns=tuple(map(replace, known.columns)))
+                return Named(alias, again.columns), again
+            cte, inner = known
             plan = self._named_query(cte, inner)
             named = Named(alias, plan.columns)
             columns = cte.args["alias"].columns
@@ -335,6 +344,9 @@ class Builder:
         """The plan of a CTE: read where it is first used, and used again everywhere else."""
         if id(cte) not in self._plans:
             plan = self.query(cte.this, ctes, None)
+            itself = ctes.known.get(cte.alias.lower())
+            if isinstance(itself, Source) and _grows(plan, itself.name):
+                raise NotUnderstood("a recursive query is not understood", cte)
             self._plans[id(cte)] = cte, plan
             return plan
         _, plan = self._plans[id(cte)]
@@ -381,6 +393,14 @@ class Builder:
         root = node.root()
         starts = [start_of(table) for table in root.find_all(exp.Table)]
         return any(start is not None and own < start < delay.start for start in starts)
+
+
+def _grows(plan: Relation, name: str) -> bool:
+    """Whether a plan reads its own rows, and records that come in."""
+    leaves = [node for node in nodes_of(plan) if isinstance(node, Source)]
+    return any(leaf.name == name and leaf.role is Role.TABLE for leaf in leaves) and any(
+        leaf.role in (Role.STREAM, Role.REQUEST) for leaf in leaves
+    )
 
 
 def lower(relation: Relation) -> list[str]:

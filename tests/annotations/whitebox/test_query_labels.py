@@ -30,6 +30,7 @@ COLUMNS: Final = {
 }
 INPUTS: Final = {
     **{name: Input(COLUMNS) for name in "abc"},
+    "variants": Input({"id": "INT", "v": "VARIANT"}),
     "measured": Input({"k": "INT", "d": "DOUBLE"}),
     "t": Input({"x": "INT", "y": "INT"}, Role.TABLE),
 }
@@ -86,6 +87,81 @@ def test_no_part_of_a_query_is_left_out(sql: str) -> None:
 )
 def test_tables_that_are_joined_first_are_joined_as_one(sql: str, found: dict[str, str]) -> None:
     assert labels(sql) == found
+
+
+@pytest.mark.parametrize(
+    ("groups", "found"),
+    [
+        ("EXISTS (SELECT 1 FROM b WHERE b.k = a.k GROUP BY b.m HAVING count(*) > 2)", "CW CW"),
+        ("EXISTS (SELECT 1 FROM b WHERE b.k = a.k GROUP BY b.m HAVING count(*) < 2)", "CW OW[k]"),
+        ("NOT EXISTS (SELECT 1 FROM b WHERE a.k = b.k AND m > 3 GROUP BY 1)", "OW[k] OW[k]"),
+        ("n IN (SELECT max(n) FROM b WHERE b.k = a.k GROUP BY m)", "CW OW[k]"),
+        ("EXISTS (SELECT 1 FROM b WHERE b.k = a.k GROUP BY ROLLUP (b.m))", "CW CW"),
+        ("EXISTS (SELECT 1 FROM b WHERE b.k = a.k GROUP BY b.m WITH ROLLUP)", "OW[*] OW[*]"),
+        ("EXISTS (SELECT 1 FROM b WHERE b.k > a.k GROUP BY b.m)", "OW[*] OW[*]"),
+        ("EXISTS (SELECT 1 FROM b WHERE b.k = a.k + b.n GROUP BY b.m)", "OW[*] OW[*]"),
+        (
+            "EXISTS (SELECT 1 FROM b WHERE b.k = a.k GROUP BY m HAVING count(*) > a.n)",
+            "OW[*] OW[*]",
+        ),
+        ("EXISTS (SELECT max(n) FROM b WHERE b.k = a.k HAVING count(*) < 2)", "OW[*] OW[*]"),
+        (
+            "EXISTS (SELECT max(n) OVER () FROM b WHERE b.k = a.k GROUP BY n)",
+            "OW[*] OW[*]",
+        ),
+    ],
+)
+def test_groups_of_a_correlated_subquery_are_apart_for_each_row_around(
+    groups: str, found: str
+) -> None:
+    assert " ".join(labels(f"SELECT id FROM a WHERE {groups}").values()) == found
+
+
+ROWS: Final = "WITH RECURSIVE r(x, y) AS ({} UNION ALL SELECT r.x, t.y FROM r JOIN t ON r.y = t.x)"
+
+
+@pytest.mark.parametrize(
+    ("begin", "query", "label", "chance"),
+    [
+        ("SELECT x, y FROM t", "SELECT k, r.y FROM a JOIN r ON a.n = r.x", "CR", False),
+        ("SELECT x, y FROM t", "SELECT k FROM a WHERE n NOT IN (SELECT x FROM r)", "CR", False),
+        ("SELECT x, y FROM t", "SELECT count(*) AS c FROM a JOIN r ON n = x", "OW[*]", False),
+        ("SELECT 1, 2", "SELECT k FROM a, r, r AS s WHERE n = r.x AND m = s.y", "CR", False),
+        ("SELECT x, rand() FROM t", "SELECT k FROM a JOIN r ON a.n = r.x", "CR", True),
+        ("(SELECT x, y FROM t LIMIT 2)", "SELECT k FROM a JOIN r ON a.n = r.x", "CR", True),
+        ("SELECT n, m FROM a", "SELECT x FROM r", "OW[*]", False),
+        ("SELECT x, (SELECT max(n) FROM a) FROM t", "SELECT x FROM r", "OW[*]", False),
+    ],
+)
+def test_a_recursive_query_over_tables_is_a_table(
+    begin: str, query: str, label: str, chance: bool
+) -> None:
+    (path,) = derived(f"{ROWS.format(begin)} {query}").paths()
+    assert str(path.annotation) == label
+    assert (path.nondeterministic is not None) is chance
+
+
+@pytest.mark.parametrize(
+    ("sql", "label"),
+    [
+        ("SELECT id, v FROM {wide} UNPIVOT (v FOR x IN (k, m))", "CR"),
+        (
+            "SELECT id, sum(v) s FROM {wide} UNPIVOT (v FOR x IN (k, d)) GROUP BY id",
+            "OW[id] sequence",
+        ),
+        ("SELECT id, e.key FROM variants, LATERAL variant_explode(v) e", "CR"),
+        (
+            "SELECT id, key, count(*) c FROM variants, LATERAL variant_explode_outer(v) "
+            "AS e(p, key, w) GROUP BY id, key",
+            "OW[id]",
+        ),
+    ],
+)
+def test_rows_that_are_made_of_columns_are_made_record_by_record(sql: str, label: str) -> None:
+    wide = "(SELECT id, k, CAST(n AS BIGINT) AS m, CAST(n AS DOUBLE) AS d FROM a)"
+    (path,) = derived(sql.format(wide=wide)).paths()
+    sequence = " sequence" if path.within is Within.SEQUENCE else ""
+    assert f"{path.annotation}{sequence}" == label
 
 
 @pytest.mark.parametrize(
