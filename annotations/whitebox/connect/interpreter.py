@@ -292,7 +292,7 @@ class Scope:
             if name in scope.names:
                 return scope.names[name]
             scope = scope.outer
-        return permitted.BUILT_IN.get(name, Outside(f"${name}"))
+        return permitted.BUILT_IN[name] if name in permitted.BUILT_IN else Outside(f"${name}")
 
 
 class Interpreter:
@@ -1306,6 +1306,8 @@ class Interpreter:
             function = classes.attribute(function, "__call__")
         if isinstance(function, Function | Method):
             return function(*arguments, **named)
+        if function is permitted.shown:
+            return None
         if function in (enumerate, list, tuple) or getattr(function, "__name__", "") == "join":
             any(map(_in_order, arguments))
         compares = any(function is known for known in _COMPARING)

@@ -52,7 +52,7 @@ _HARMLESS: Final = frozenset(
 )
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def shown(*_: Any, **__: Any) -> None:
     """Stands for what is only shown."""
 
 
@@ -67,7 +67,7 @@ BUILT_IN: Final[Mapping[str, Any]] = MappingProxyType(
         **{f.__name__: f for f in (len, range, zip, enumerate, sorted, reversed, min, max, sum)},
         **{f.__name__: f for f in (abs, round, all, any)},
         "open": opened,
-        "print": _nothing,
+        "print": shown,
     }
 )
 

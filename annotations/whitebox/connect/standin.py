@@ -103,6 +103,7 @@ def stand_in(spark: Any, answers: Answers) -> None:
     _replace(CloudPickleSerializer, dumps=lambda _, value: answers.keep(value))
     handed = {"foreachBatch": "foreach_batch", "foreach": "foreach_writer"}
     _replace(DataStreamWriter, **{name: hand_over(kind) for name, kind in handed.items()})
+    _replace(DataStreamWriter, table=DataStreamWriter.toTable)  # its name on a platform
     _replace(SparkSession.Builder, _validate_startup_urls=lambda _: None)
     for builder in (SparkSession.Builder, Connected.Builder):
         _replace(builder, getOrCreate=get, create=get)
