@@ -20,6 +20,7 @@ from annotations.diagnostics import CODES, BadInput, Diagnostic
 from annotations.file import loads
 from annotations.file.formats import is_secret
 from annotations.file.import_code import OWN_OPTIONS, SCREENS, Change, Module, changes, module_of
+from annotations.vocabulary import STAR, Annotation
 from annotations.whitebox.components import lineage_to_write, reasons, written_path
 from annotations.whitebox.derivation import DerivedPath
 from annotations.whitebox.existing import (
@@ -41,6 +42,8 @@ from annotations.whitebox.type_text import sql_text
 OUT: Final = "out"
 """The output interface of every imported component."""
 _WIDTH: Final = 96
+_NOTHING: Final = "nothing"
+"""The input of a component that reads no table."""
 
 
 def load(path: Path, *, execute: Limits | None = None) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
@@ -238,10 +241,15 @@ def _component(graph: Graph, derivation: Derived, known: Mapping[str, Derived]) 
             yield from _comment(f"{text} ({where})" if where else text, " " * 6)
         lineage = _lineage(graph, path, derivation, known)
         written = written_path(replace(path, source=_name(name)), OUT)
+        gate = written.annotation.gate
+        if gate is not None and not all(map(_is_attribute, gate.attributes or ())):
+            why = f"the file cannot name all of {', '.join(sorted(gate.attributes or ()))}"
+            yield from _comment(f"{why}: the partitions are not known", " " * 6)
+            written = replace(written, annotation=Annotation(written.annotation.kind, STAR))
         yield from _long(f"      - {path_text(written, lineage)}")
     if not derivation.paths:
         tables = {leaf for fill in node.fills for leaf in _tables(graph, fill.plan)}
-        for name in sorted(tables) or ["nothing"]:
+        for name in sorted(tables) or [_NOTHING]:
             yield "      # a table that is there from the beginning"
             yield f"      - {{from: {_name(name)}, to: {OUT}, label: CR}}"
     for assumption in derivation.assumptions:
@@ -293,7 +301,7 @@ def _streams(
 ) -> Iterator[str]:
     readers: dict[str, list[str]] = {}
     for name, derivation in derivations.items():
-        for source in derivation.paths or _static(graph, derivation):
+        for source in derivation.paths or _static(graph, derivation) or [_NOTHING]:
             readers.setdefault(source, []).append(name)
     for source, by in readers.items():
         if source in graph.nodes:
@@ -330,7 +338,7 @@ def _stream_of(name: str, graph: Graph) -> str:
 
 
 def _source(graph: Graph, stream: str, source: str, reader: str) -> Iterator[str]:
-    settings = graph.sources[source]
+    settings = graph.sources.get(source, {"format": "", "streaming": False})
     yield f"  {stream}:"
     yield f"    to: {_name(reader)}.{_name(source)}"
     unnamed = [n for n, _ in settings.get("columns") or () if not _is_attribute(n)]

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from annotations.diagnostics import did_you_mean
 from annotations.type_names import TYPES, unknown_type
@@ -112,6 +112,9 @@ def of_expression(text: str, columns: Collection[str], *, of: str) -> tuple[Find
     return tuple(Finding(f.code, f.message, f.start - len(before), f.remedy) for f in mistakes)
 
 
+_STRINGS: Final = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NATIONAL_STRING)
+
+
 def _no_query(text: str) -> Iterator[Finding]:
     """Signs that a text is not one query, whatever the parser knows (BLZ059)."""
     try:
@@ -119,7 +122,7 @@ def _no_query(text: str) -> Iterator[Finding]:
     except NotParsed as unreadable:
         yield Finding("BLZ059", unreadable.reason, 0)
         return
-    words = [token.text for token in tokens]
+    words = ["''" if token.token_type in _STRINGS else token.text for token in tokens]
     while words and words[-1] == ";":
         words.pop()
     if not words:

@@ -526,10 +526,7 @@ def in_order(graph: Graph) -> Iterator[str]:
 
 
 def _derive(node: Node, repeats: Mapping[str, str | None]) -> Derived:
-    derivations = [
-        annotate(_with_repeats(fill.plan, repeats), output_mode=fill.output_mode)
-        for fill in node.fills
-    ]
+    derivations = [_filled(fill, repeats) for fill in node.fills]
     paths: dict[str, DerivedPath] = {}
     for derivation in derivations:
         for name, path in derivation.paths.items():
@@ -542,6 +539,24 @@ def _derive(node: Node, repeats: Mapping[str, str | None]) -> Derived:
         notes=_all(derivation.notes for derivation in derivations),
         repeats=_repeats(derivations),
     )
+
+
+def _filled(fill: Fill, repeats: Mapping[str, str | None]) -> Derivation:
+    """The derivation of one fill. Without a stream it works on tables as they are: all is there,
+    and what depends on no more than that is the same in every run."""
+    plan = _with_repeats(fill.plan, repeats)
+    derivation = annotate(plan, output_mode=fill.output_mode)
+    if derivation.paths:
+        return derivation
+    coming = ir.changed(plan, ir.Source, lambda source: replace(source, role=ir.Role.STREAM))
+    moved = annotate(coming, output_mode=fill.output_mode)
+    return moved if any(map(_of_chance, moved.paths.values())) else derivation
+
+
+def _of_chance(path: DerivedPath) -> bool:
+    """Whether complete input does not settle what comes out."""
+    unknown = any(gate.attributes is None for gate in path.gates)
+    return unknown or path.nondeterministic is not None or path.within is Within.SEQUENCE
 
 
 def _repeats(derivations: Sequence[Derivation]) -> str | None:

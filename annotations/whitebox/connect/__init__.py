@@ -7,8 +7,8 @@ script or notebook, whose text `program` gives; `project` plans a pipeline; what
 knows has stand-ins in `outside` and `databricks`; the text of functions that Spark calls is looked
 through by `user_functions`. `interpreter` follows a script that is not run, with what is
 `permitted`, its `classes`, the `standard` library and the `configuration` beside it; `counts` are
-the numbers of records that a function of `foreachBatch` is called with. `carrying` gives the text of a query
-in PySpark again: `frame_text` of its DataFrames, `expression_text` of what they compute,
+the numbers of records that a function of `foreachBatch` is called with. `carrying` gives the text
+of a query in PySpark again: `frame_text` of its DataFrames, `expression_text` of what they compute,
 `definitions` of the functions of the user. User code runs, so all of this happens in a process of
 its own (`annotations.whitebox.pyspark_code`); nothing else of this package may be imported before
 that process has said how (`channel.prepare`).

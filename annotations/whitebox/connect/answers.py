@@ -20,7 +20,7 @@ from annotations.whitebox.connect import outside, user_functions
 from annotations.whitebox.connect.counts import Counts
 from annotations.whitebox.connect.datatypes import ddl_type, struct_to_proto, to_proto
 from annotations.whitebox.connect.places import caller
-from annotations.whitebox.connect.texts import inside, with_arguments
+from annotations.whitebox.connect.texts import inside, named, with_arguments
 from annotations.whitebox.datatypes import DataType, Family
 
 _CONF: Final = {
@@ -295,6 +295,7 @@ class Answers:
             lambda name: self.conf.get(name[1], name[0]),
             with_arguments(root.sql) if root is not None else command.sql,
         )
+        text = named(text)
         outside.changing(text)
         if setting := _SET.fullmatch(text):
             self.conf[setting[1]] = setting[2]

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
 from annotations.whitebox.connect.outside import Outside, by_default
-from annotations.whitebox.connect.places import caller
+from annotations.whitebox.connect.places import caller, definitions
 from annotations.whitebox.connect.project import Flow, Project
 
 
@@ -227,12 +228,33 @@ def harmless(spark: Any) -> dict[str, Callable[..., Any]]:
 
 
 def extend_pipelines(names: Mapping[str, Callable[..., Any]]) -> None:
-    """Put into `pyspark.pipelines` what it does not have."""
+    """Put into `pyspark.pipelines` what it does not have, parameters of its functions too."""
     from pyspark import pipelines
 
+    definitions()
+    for name, member in vars(pipelines).copy().items():
+        if inspect.isfunction(member):
+            setattr(pipelines, name, _tolerant(member))
     for name, member in names.items():
         if not hasattr(pipelines, name):
             setattr(pipelines, name, member)
+
+
+def _plain(value: Any) -> Any:
+    """The same text where the client takes no other kind of text."""
+    return str.__str__(value) if isinstance(value, str) else value
+
+
+def _tolerant(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that leaves out what it is given and has no parameter for."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def called(*arguments: Any, **named: Any) -> Any:
+        taken = {n: _plain(value) for n, value in named.items() if n in known}
+        return function(*map(_plain, arguments), **taken)
+
+    return called
 
 
 # ---- Delta
@@ -291,6 +313,7 @@ def delta_modules(spark: Any) -> dict[str, Callable[[], ModuleType]]:
         result = ModuleType("delta")
         result.__path__ = []
         result.DeltaTable = DeltaTable  # type: ignore[attr-defined]
+        result.__getattr__ = lambda name: Outside(f"$delta.{name}")  # type: ignore[method-assign]
         result.configure_spark_with_delta_pip = lambda builder, **_: builder  # type: ignore[attr-defined]
         return result
 

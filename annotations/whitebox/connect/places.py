@@ -54,12 +54,6 @@ _FOLLOWED: list[Callable[[], Position | None]] = []
 def reading(place: Callable[[], Position | None]) -> None:
     """Places are those of a script that is followed without being run, from now on."""
     from pyspark.errors import utils
-    from pyspark.pipelines import api
-    from pyspark.pipelines.source_code_location import SourceCodeLocation
-
-    def location(stacklevel: int) -> SourceCodeLocation:
-        at = place() or Position("", 1, 1)
-        return SourceCodeLocation(at.file, at.line)
 
     def call_site(depth: int) -> str:
         at = place() or Position("", 1, 1)
@@ -67,6 +61,17 @@ def reading(place: Callable[[], Position | None]) -> None:
 
     _FOLLOWED[:] = [place]
     utils._capture_call_site = call_site
+
+
+def definitions() -> None:
+    """Places of datasets and flows are those of the code, whatever calls `pyspark.pipelines`."""
+    from pyspark.pipelines import api
+    from pyspark.pipelines.source_code_location import SourceCodeLocation
+
+    def location(stacklevel: int) -> SourceCodeLocation:
+        at = caller() or Position("", 1, 1)
+        return SourceCodeLocation(at.file, at.line)
+
     api.get_caller_source_code_location = location  # type: ignore[attr-defined]
 
 

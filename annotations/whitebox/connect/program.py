@@ -8,9 +8,11 @@ languages and commands of the notebook itself are left out.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +23,7 @@ RUN: Final = "__run_notebook__"
 _EXPORTED: Final = "# Databricks notebook source"
 _MAGIC: Final = "# MAGIC"
 _CELL_MARK: Final = re.compile(r"#\s*COMMAND\s*-+\s*$")
-_COMMAND: Final = re.compile(r"\s*(%%?[A-Za-z_]+|!)(.*)", re.DOTALL)
+_COMMAND: Final = re.compile(r"\s*(%%?[A-Za-z_]+|!(?!=))(.*)", re.DOTALL)
 _OTHER_LANGUAGES: Final = frozenset({"scala", "r", "md", "sh", "fs", "html", "bash", "markdown"})
 
 
@@ -63,6 +65,9 @@ def _jupyter(text: str) -> str:
     found = json.loads(text)
     if not isinstance(found, dict) or not isinstance(found.get("cells"), list):
         raise ValueError("it has no cells")
+    language = (found.get("metadata") or {}).get("language_info", {}).get("name", "python")
+    if language != "python":
+        raise ValueError(f"its language is {language}, and Python is read")
     written = [line.strip().rstrip(",") for line in text.split("\n")]
     lines_of_cells: list[str] = []
     for cell in found["cells"]:
@@ -88,6 +93,9 @@ def _place(written: list[str], lines: list[str], begin: int) -> int:
 
 def _commands(lines: list[str]) -> list[str]:
     """A cell without the commands of the notebook, in as many lines."""
+    with suppress(SyntaxError):  # a line of Python may begin like a command
+        ast.parse("\n".join(lines))
+        return lines
     at = next((at for at, line in enumerate(lines) if line.strip()), 0)
     match = _COMMAND.match(lines[at]) if lines else None
     if match is not None:

@@ -34,6 +34,10 @@ _KINDS: Final = {
 """Connect's types of outputs."""
 
 
+UNSEEN: Final = "unknown_stream"
+"""The source of what is not known to read a stream, and may."""
+
+
 @dataclass
 class Flow:
     """What fills a dataset: a relation, a text of SQL, or change data."""
@@ -131,8 +135,20 @@ def script_project(
         if failed:
             at = flow.position if failed["position"] is None else Position(*failed["position"])
             flow.plan = ir.Opaque((), (), failed["error"], nondeterministic=True, position=at)
+            flow.plan = _seen(project, flow.plan, at)
             project.problems.append((failed["error"], at))
     return _as_json(reading, project, path.stem)
+
+
+def _seen(project: Project, plan: ir.Relation, at: Position) -> ir.Relation:
+    """The plan, over a stream that is not known where not even its inputs are."""
+    nodes = list(ir.nodes_of(plan))
+    why = next((node.reason for node in nodes if isinstance(node, ir.Opaque)), None)
+    if why is None or any(isinstance(node, ir.Source) for node in nodes):
+        return plan
+    project.files.setdefault(UNSEEN, {"format": "table", "streaming": True})
+    stream = ir.Source(UNSEEN, (), ir.Role.STREAM, complete=False, position=at)
+    return ir.Opaque((stream,), (), why, nondeterministic=True, position=at, left_open="text")
 
 
 def read_sql(reading: Reading, path: Path) -> dict[str, Any]:
@@ -147,6 +163,7 @@ def _as_json(reading: Reading, project: Project, name: str) -> dict[str, Any]:
     reading.sources.read.clear()
     reading.sources.read.update(project.files)
     _plan_all(reading, project)
+    reading.sources.read.update(project.files)
     return {
         "name": name,
         "datasets": project.datasets,
@@ -221,7 +238,7 @@ def _plan_all(reading: Reading, project: Project) -> None:
     while waiting:
         ready = [flow for flow in waiting if not _lacking(flow, waiting, project)] or waiting[:1]
         for flow in ready:
-            flow.plan = _plan(reading, project, flow)
+            flow.plan = _seen(project, _plan(reading, project, flow), flow.position)
             known = [(c.name, c.type, c.nullable) for c in flow.plan.columns]
             if known and not isinstance(flow.plan, ir.Opaque):
                 project.columns.setdefault(flow.target, tuple(known))

@@ -37,7 +37,7 @@ from annotations.whitebox.connect.databricks import (
 from annotations.whitebox.connect.interpreter import Interpreter
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.program import RUN, notebook, program
-from annotations.whitebox.connect.project import registration, script_project
+from annotations.whitebox.connect.project import UNSEEN, registration, script_project
 from annotations.whitebox.connect.user_functions import by_chance, chances, shown
 from annotations.whitebox.derivation import TAKEN
 from annotations.whitebox.derive import annotate
@@ -70,8 +70,6 @@ _PLACES: Final = frozenset(
     | {"stream", "table", "topic"}
 )
 """Options that say where rows are written."""
-_UNSEEN: Final = "unknown_stream"
-"""The source of a query that is not known to read a stream, and does."""
 _SEVERAL: Final = "; the function writes more than that: let a query of its own write this"
 _FOLLOWED: Final = "the script was read without being run; --execute runs it to be read"
 _SHOWN: Final = 4
@@ -148,6 +146,8 @@ def _follow(home: Reading, text: str, path: Path, made: list[list[Any]]) -> None
     names = {
         "spark": home.spark,
         "dbutils": DBUtils(),
+        "display": permitted.shown,
+        "displayHTML": permitted.shown,
         RUN: run_notebook,
     }
     interpreter.session = home.spark
@@ -177,8 +177,8 @@ def _run(home: Reading, text: str, path: Path) -> None:
         spark=home.spark,
         sc=home.spark.sparkContext,
         dbutils=DBUtils(),
-        display=lambda *_, **__: None,
-        displayHTML=lambda *_: None,
+        display=permitted.shown,
+        displayHTML=permitted.shown,
         **{RUN: run_notebook},
     )
     exec(compile(text, str(path), "exec"), main.__dict__)
@@ -477,8 +477,8 @@ def _query(
         source.role in (ir.Role.STREAM, ir.Role.REQUEST) for source in sources(plan)
     ):
         # Spark starts no query that reads no stream: it lies in what is not known.
-        home.sources.read.setdefault(_UNSEEN, {"format": "table", "streaming": True})
-        stream = ir.Source(_UNSEEN, (), ir.Role.STREAM, complete=False, position=started.position)
+        home.sources.read.setdefault(UNSEEN, {"format": "table", "streaming": True})
+        stream = ir.Source(UNSEEN, (), ir.Role.STREAM, complete=False, position=started.position)
         reason = "which stream it reads is not known here"
         plan = ir.Opaque(
             (stream, plan), plan.columns, reason, True, True, started.position, left_open="text"

@@ -34,11 +34,18 @@ class _Context:
             return lambda *_, **__: None
         if name == "broadcast":
             return lambda value: SimpleNamespace(value=value, destroy=_nothing, unpersist=_nothing)
+        if name[:2] in ("_j", "_g"):  # the JVM behind it
+            return Outside(f"$sparkContext.{name}")
         raise Refused(f"`sparkContext.{name}` needs a running Spark: RDDs are not read")
 
 
 def _nothing(*_: Any, **__: Any) -> None:
     """Nothing is there to be done."""
+
+
+def _itself(frame: Any, *_: Any, **__: Any) -> Any:
+    """A copy of what it has."""
+    return frame
 
 
 def stand_in(spark: Any, answers: Answers) -> None:
@@ -99,6 +106,7 @@ def stand_in(spark: Any, answers: Answers) -> None:
     # Nothing is ever sent to a worker.
     _replace(DataFrameWriter, mode=said)
     _replace(DataFrame, count=wraps(count)(counted), withWatermark=watermarked)
+    _replace(DataFrame, checkpoint=_itself, localCheckpoint=_itself)
     _replace(GroupedData, _numeric_agg=numeric)
     _replace(CloudPickleSerializer, dumps=lambda _, value: answers.keep(value))
     handed = {"foreachBatch": "foreach_batch", "foreach": "foreach_writer"}

@@ -25,6 +25,11 @@ _FILES: Final = re.compile(
 _PARAMETER: Final = re.compile(
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|(?<![\w)\]:]):(\w+)|\?"
 )
+_READ: Final = re.compile(r"\b(?:FROM|JOIN)\s+([A-Za-z_]\w*(?:\.\w+)*)(?![\w.(])", re.IGNORECASE)
+_PART_OF_TABLE: Final = re.compile(
+    r"\b(?:FROM|JOIN|STREAM)\s+\(?[\w.]*\$[\w.$]*\.\w+(?![\w.(\[])", re.IGNORECASE
+)
+_DEFINED: Final = re.compile(r"\b(\w+)\s+AS\s*\(", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 
 
@@ -142,6 +147,15 @@ def query(
     return filled(found.plan, plain)
 
 
+def named(text: str) -> str:
+    """The text with names for tables of which a part is not known.
+
+    >>> named("SELECT $a.b FROM $catalog.raw_$n.t")
+    'SELECT $a.b FROM catalog.raw_n.t'
+    """
+    return _PART_OF_TABLE.sub(lambda found: found[0].replace("$", ""), text)
+
+
 def streams(text: str) -> set[str]:
     """The tables that a query reads as streams.
 
@@ -164,7 +178,8 @@ def tables(text: str) -> set[str]:
     try:
         tree = parse(text).tree
     except NotParsed:
-        return set()
+        defined = {name.lower() for name in _DEFINED.findall(text)}
+        return {name for name in _READ.findall(text) if name.lower() not in defined}
     own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     result = set()
     for table in tree.find_all(exp.Table):

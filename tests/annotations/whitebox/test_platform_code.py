@@ -1,0 +1,208 @@
+"""Code for a platform: what it has beside PySpark is known, and lets no query be lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from annotations.dataflow import Component
+from annotations.diagnostics import BadInput
+from annotations.file.importing import load_all
+from annotations.whitebox import pyspark_code
+from annotations.whitebox.connect.program import program
+from annotations.whitebox.sandbox import Limits
+
+_NOTEBOOK = "# Databricks notebook source\n"
+FILES: dict[str, tuple[str, dict[str, str]]] = {
+    "expectations.py": (
+        """
+from pyspark import pipelines as dp
+
+@dp.table(name="rides", row_filter="ROW FILTER f ON (k)")
+@dp.expect_or_drop("valid", "v > 0")
+@dp.expect("known", "k IS NOT NULL")
+def rides():
+    return spark.readStream.schema("k STRING, v INT").json("/in/rides")
+
+@dp.materialized_view(private=True)
+@dp.expect_all_or_fail({"one": "n = 1"})
+def counted():
+    return spark.read.table("rides").groupBy("k").count()
+
+@dp.unheard_of("option")
+@dp.table
+def guarded():
+    return dp.read_stream("rides")
+""",
+        {"rides": "CR", "counted": "OW[k]", "guarded": "CR"},
+    ),
+    "changes.py": (
+        """
+import dlt
+
+dlt.create_streaming_table("history")
+dlt.apply_changes_from_snapshot(
+    target="history", source="customers", keys=["id"], stored_as_scd_type=2
+)
+""",
+        {"history": "OW[*], chance"},
+    ),
+    "folders.py": (
+        """
+from pyspark import pipelines as dp
+
+def create(name):
+    @dp.table(name=name + "_raw")
+    def raw():
+        return spark.readStream.schema("k STRING").json("/in/" + name)
+
+for folder in dbutils.fs.ls("/in"):
+    create(folder.name[:-1])
+""",
+        {"folder_name_-1__raw": "CR"},
+    ),
+    "failing.py": (
+        """
+import dlt
+
+@dlt.table
+def broken():
+    return spark.sql("SELECT (1 FROM")
+""",
+        {"broken": "OW[*], chance"},
+    ),
+    "tables.py": (
+        """
+import dlt
+from pyspark.sql import functions as F
+
+@dlt.table
+def drawn():
+    return spark.read.table("t").withColumn("x", F.rand())
+
+@dlt.table
+def stamped():
+    return spark.createDataFrame([(1,)], "i INT").withColumn("at", F.current_timestamp())
+
+@dlt.table
+def some():
+    return spark.read.table("t").limit(5)
+
+@dlt.table
+def scored():
+    return helper(spark.read.table("t"))
+
+@dlt.table
+def first():
+    return spark.read.schema("k INT, v INT").parquet("/t").groupBy("k").agg(F.first("v"))
+
+@dlt.table
+def counted():
+    return spark.read.schema("k INT, v INT").parquet("/t").groupBy("k").count()
+
+@dlt.table
+def joined():
+    other = spark.read.schema("k INT").parquet("/u")
+    return spark.read.schema("k INT, v INT").parquet("/t").join(other, "k", "left").distinct()
+""",
+        {
+            "drawn": "CR, chance",
+            "stamped": "CR, chance",
+            "some": "OW[*]",
+            "scored": "OW[*], chance",
+            "first": "OW[k]",
+            "counted": "CR",
+            "joined": "CR",
+        },
+    ),
+    "catalogs.py": (
+        """
+catalog = dbutils.widgets.get("catalog")
+rows = spark.sql(f"SELECT k, count(*) AS n FROM STREAM {catalog}.raw_{catalog}.events GROUP BY k")
+rows.writeStream.queryName("named").outputMode("complete").format("console").start()
+""",
+        {"named": "OW[*]"},
+    ),
+    "notebook.py": (
+        _NOTEBOOK
+        + """
+sc = spark.sparkContext
+sc._jsc.hadoopConfiguration().set("fs.s3a.endpoint", "http://minio:9000")
+events = spark.readStream.schema("k STRING, `unit price` INT").json("/in")
+display(events)
+print(events.rdd, flush=True)
+
+# COMMAND ----------
+
+(events.where(events["k"]
+!= "x")
+  .writeStream.queryName("kept").option("checkpointLocation", "/c").table("kept"))
+""",
+        {"kept": "CR"},
+    ),
+    "spaces.py": (
+        """
+df = spark.readStream.schema("`product line` STRING, v INT").json("/in")
+counts = df.groupBy("product line").count()
+counts.writeStream.queryName("counts").outputMode("update").format("console").start()
+""",
+        {"counts": "OW[*]"},
+    ),
+    "unlike.py": (
+        """
+import scoring
+left = scoring.of(spark.readStream.schema("k STRING").json("/in/left"))
+right = scoring.of(spark.readStream.schema("k STRING").json("/in/right"))
+left.join(right, ["k"]).writeStream.queryName("joined").format("console").start()
+""",
+        {"joined": "OW[*], chance"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What reading each of the files gave."""
+    folder = tmp_path_factory.mktemp("platform")
+    paths = [folder / name for name in FILES]
+    for path in paths:
+        path.write_text(FILES[path.name][0], encoding="utf-8")
+    return dict(zip(FILES, load_all(paths, execute=None), strict=True))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_a_platform_has_is_known(name: str, outcomes: dict[str, Any]) -> None:
+    assert not isinstance(outcomes[name], BadInput), outcomes[name]
+    dataflow, _ = outcomes[name]
+    assert {c.name: _label(c) for c in dataflow.components.values()} == FILES[name][1]
+
+
+def _label(component: Component) -> str:
+    worst = max(component.paths, key=lambda path: path.annotation.kind)
+    chance = any(path.nondeterministic for path in component.paths)
+    return f"{worst.annotation}{', chance' if chance else ''}"
+
+
+def test_a_notebook_in_another_language_is_not_read_as_python(tmp_path: Path) -> None:
+    notebook = {"cells": [], "metadata": {"language_info": {"name": "scala"}}}
+    file = tmp_path / "notebook.ipynb"
+    file.write_text(json.dumps(notebook), encoding="utf-8")
+    with pytest.raises(ValueError, match="its language is scala"):
+        program(file)
+
+
+def test_the_others_are_read_where_the_reader_fails_on_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake of the reader, and an answer that makes no sense, cost one file each."""
+    answers = [{"error": "a mistake of the reader"}, {"queries": 1, "seen": {"outside": 1}}]
+    monkeypatch.setattr(pyspark_code, "_run", lambda *_, **__: {"answers": answers})
+    monkeypatch.setattr(pyspark_code.answer_cache, "keep", lambda *_, **__: None)
+    paths = [tmp_path / "one.py", tmp_path / "other.py"]
+    for path in paths:
+        path.touch()
+    found = pyspark_code.read_scripts(paths, limits=Limits(), follow=True)
+    assert all(isinstance(each, pyspark_code.Unreadable) for each in found)
