@@ -136,7 +136,7 @@ def test_sp_4_a_partition_that_is_behind_keeps_its_turn_only_while_it_can_work(
 
 
 @pytest.mark.parametrize("lifted", [False, True], ids=["to the end", "until memory is given back"])
-@pytest.mark.parametrize("pool", [1, 4, 16])
+@pytest.mark.parametrize("pool", [1, 16])
 def test_sp_4_whoever_has_its_turn_nobody_waits_for_ever(
     pool: int, lifted: bool, tmp_path: Path
 ) -> None:

@@ -161,33 +161,44 @@ def test_of_a_query_it_is_known_which_columns_it_does_not_read(
     assert may_read(functions, frozenset({"k"})) == {"k"}
 
 
-@pytest.mark.parametrize("prices", ["prices", "shop.prices"])
-@pytest.mark.parametrize("imports", ["{}\n\n\ndef rate(item):\n", "def rate(item):\n    {}\n\n"])
-def test_a_module_beside_the_job_that_changes_is_another_text(
-    prices: str, imports: str, tmp_path: Path
-) -> None:
-    job = f"{imports.format(f'import {prices}')}    return {prices}.rate(item)\n"
-    (tmp_path / "job.py").write_text(job)
-    folder = tmp_path.joinpath(*prices.split(".")[:-1])
-    folder.mkdir(exist_ok=True)
-    beside = "from . import factors" if "." in prices else "import factors"
-    digests = []
-    for factor in (2, 3, 3):
-        (folder / "factors.py").write_text(f"FACTOR = {factor}  # {len(digests)}\n")
-        (folder / "prices.py").write_text(
-            f"{beside}\n\n\ndef rate(item):\n    return item * factors.FACTOR\n"
-            "\n\nclass Rate:\n    pass\n"
-        )
-        shown = "import job, json; from flux_runtime.spark.function_text import modules; "
-        shown += (
-            f"import {prices} as p; "
-            "print(json.dumps([*map(modules, ([job.rate], [p.rate], [p.Rate]))]))"
-        )
-        command = [sys.executable, "-c", shown]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        digests.append(json.loads(done.stdout))
-    package = prices.rpartition("prices")[0]
-    for called, operator, processor in digests:  # by the job, or given to it
+MODULES = """
+import importlib, json, os, sys
+from flux_runtime.spark.function_text import modules
+for prices, folder in json.load(sys.stdin):
+    if not os.fork():
+        os.chdir(folder)
+        job, p = map(importlib.import_module, ("job", prices))
+        print(json.dumps([*map(modules, ([job.rate], [p.rate], [p.Rate]))]), flush=True)
+        os._exit(0)
+    assert os.wait()[1] == 0
+"""
+
+
+def test_a_module_beside_the_job_that_changes_is_another_text(tmp_path: Path) -> None:
+    asked = []
+    for prices in ("prices", "shop.prices"):
+        beside = "from . import factors" if "." in prices else "import factors"
+        for imports in ("{}\n\n\ndef rate(item):\n", "def rate(item):\n    {}\n\n"):
+            for factor in (2, 3, 3):
+                top = tmp_path / str(len(asked))
+                folder = top.joinpath(*prices.split(".")[:-1])
+                folder.mkdir(parents=True)
+                job = f"{imports.format(f'import {prices}')}    return {prices}.rate(item)\n"
+                (top / "job.py").write_text(job)
+                (folder / "factors.py").write_text(f"FACTOR = {factor}  # {len(asked)}\n")
+                (folder / "prices.py").write_text(
+                    f"{beside}\n\n\ndef rate(item):\n    return item * factors.FACTOR\n"
+                    "\n\nclass Rate:\n    pass\n"
+                )
+                asked.append((prices, str(top)))
+    command = [sys.executable, "-c", MODULES]
+    done = subprocess.run(
+        command, input=json.dumps(asked), capture_output=True, text=True, check=True
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    for (prices, _), (called, operator, processor) in zip(asked, found, strict=True):
+        package = prices.rpartition("prices")[0]
         assert called.keys() == {prices, f"{package}factors"}
-        assert called == operator == processor
-    assert digests[0] != digests[1] == digests[2]
+        assert called == operator == processor  # by the job, or given to it
+    for first in range(0, len(found), 3):
+        assert found[first] != found[first + 1] == found[first + 2]

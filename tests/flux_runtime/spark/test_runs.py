@@ -59,7 +59,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(runs, "TABLE_BYTES", size)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(parts=contents, wanted=st.sets(hashes))
 @pytest.mark.usefixtures("sizes")
 def test_a_look_up_finds_what_a_list_holds(
@@ -75,7 +75,7 @@ def test_a_look_up_finds_what_a_list_holds(
     assert all(row["text"] == "ab" * (row["n"] % 3) for row in rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(parts=contents)
 @pytest.mark.usefixtures("sizes")
 def test_a_merge_keeps_every_row_and_the_order_of_runs(
@@ -90,7 +90,7 @@ def test_a_merge_keeps_every_row_and_the_order_of_runs(
     assert Run(folder / "all").hashes.tolist() == [everything[place] for place in ordered]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(parts=contents)
 @pytest.mark.usefixtures("sizes")
 def test_rows_of_one_hash_are_combined_together(
