@@ -252,7 +252,7 @@ def test_files_that_call_each_other_come_to_an_end(
     assert shown_class(Path("three.py"), "Kind").chance == "time.time"
 
 
-_FRAMES: Final = int(os.environ.get("BLAZES_RANDOM_FRAMES", "150"))
+_FRAMES: Final = int(os.environ.get("BLAZES_RANDOM_FRAMES", "75"))
 """Random functions of frames; more of them are tried by hand."""
 _COLUMNS: Final = (
     "pdf['v']", "pdf.v", "pdf['v'] * LIMIT", "-pdf.v + pdf['w']", "pdf['v'].fillna(0)",
@@ -283,6 +283,7 @@ def _made(random: Random) -> str:
     return "".join(["def asked(frames):\n    for pdf in frames:\n", *lines, "        yield pdf\n"])
 
 
+@pd.option_context("mode.chained_assignment", None)  # drawn functions write into what they filter
 def test_a_function_of_frames_that_maps_each_record_does_so_however_they_are_divided(
     tmp_path: Path,
 ) -> None:
