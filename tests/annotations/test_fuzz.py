@@ -74,7 +74,7 @@ def test_a_text_is_read_or_refused(texts: str, parser: None, data: st.DataObject
 
 @pytest.mark.slow
 @pytest.mark.parametrize("texts", TEXTS)
-@settings(CHECKED, max_examples=400)
+@settings(CHECKED, max_examples=200)
 @given(data=st.data())
 def test_a_text_is_read_or_refused_at_length(texts: str, parser: None, data: st.DataObject) -> None:
     _check(data.draw(TEXTS[texts]))

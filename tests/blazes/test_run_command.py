@@ -7,6 +7,7 @@ changes, Ctrl-C stops it, its input disappears.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import pty
@@ -16,10 +17,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Self
 
 import pytest
+
+from blazes.cli import main
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(2400)]
 
@@ -62,6 +66,15 @@ class Project:
         part.replace(self.folder / "data" / "clicks" / f"{name}.json")
 
     def blazes(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command that looks at the job, in this process."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.chdir(self.folder), redirect_stdout(out), redirect_stderr(err):
+            status = main(arguments)
+        return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`blazes run` on what there is."""
+        arguments = ("run", "clicks.yaml", "--available-now", *arguments)
         return subprocess.run(
             [sys.executable, "-m", "blazes", *arguments],
             cwd=self.folder,
@@ -96,7 +109,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 def test_1_a_complete_partition_is_released_and_the_other_one_waits(project: Project) -> None:
     project.send("a", *[click(1, "ads-1")] * 3, seal(1, "ads-1", 3), click(2, "ads-1"))
     project.send("b", click(1, "ads-2"), seal(1, "ads-2", 1), seal(2, "ads-1", 1))
-    done = project.blazes("run", "clicks.yaml", "--available-now")
+    done = project.run()
     assert done.returncode == 0, done.stdout + done.stderr
     assert project.results == {1: 4}
     lines = done.stdout.splitlines()
@@ -159,7 +172,7 @@ def test_5_the_next_run_goes_on_without_the_excused_and_keeps_what_is_late(
     project: Project,
 ) -> None:
     project.send("c", click(1, "ads-1"), click(1, "ads-2"))
-    done = project.blazes("run", "clicks.yaml", "--available-now")
+    done = project.run()
     assert done.returncode == 0, done.stdout + done.stderr
     assert project.results == {1: 4, 2: 1}
     assert "producer excused  Count.counts  stream=clicks, producer=ads-2" in done.stdout
@@ -183,7 +196,7 @@ def test_6_another_plan_does_not_touch_the_state(project: Project) -> None:
     file = project.folder / "clicks.yaml"
     file.write_text(FLOW.replace("n: INT", "n: STRING"), encoding="utf-8")
     try:
-        refused = project.blazes("run", "clicks.yaml", "--available-now")
+        refused = project.run()
     finally:
         file.write_text(FLOW, encoding="utf-8")
     assert refused.returncode == 1
@@ -210,7 +223,7 @@ def test_7_ctrl_c_stops_the_job_and_the_terminal_shows_it(tmp_path: Path) -> Non
 
 def test_8_a_missing_input_is_a_failure_with_the_remedy(project: Project) -> None:
     (project.folder / "data" / "clicks").rename(project.folder / "data" / "elsewhere")
-    failed = project.blazes("run", "clicks.yaml", "--available-now", "--fresh")
+    failed = project.run("--fresh")
     assert failed.returncode == 1
     assert "clicks failed (exit status 1)" in failed.stdout
     assert "relative paths start at the folder of the dataflow file" in failed.stdout

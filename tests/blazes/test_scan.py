@@ -120,12 +120,10 @@ def test_a_job_that_was_read_in_part_says_so_and_is_not_the_same(
     given = "from mylib import run\nspark = SparkSession.builder.getOrCreate()\nrun(spark)\n"
     text = (tmp_path / "copy.py").read_text().replace("import json\n", f"import json\n{given}", 1)
     (tmp_path / "copy.py").write_text(text.replace("import json\n", f"{IMPORTED}import json\n", 1))
-    assert main(["scan", str(tmp_path), "--strict", "--format", "markdown"]) == 1
-    said = capsys.readouterr().out
-    assert "Read in part (line 5): `mylib.run` is given the session" in said
-    assert main(["scan", str(tmp_path), "--format", "sarif"]) == 0
+    assert main(["scan", str(tmp_path), "--strict", "--format", "sarif"]) == 1
     (result,) = json.loads(capsys.readouterr().out)["runs"][0]["results"]
     assert (result["ruleId"], result["level"]) == ("BLZ081", "note")
+    assert "ead in part (line 5): `mylib.run` is given the session" in result["message"]["text"]
 
 
 def test_whatever_a_file_is_called_its_place_is_a_uri(

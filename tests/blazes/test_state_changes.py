@@ -78,6 +78,7 @@ def test_compile_and_doctor_say_what_goes_on_and_what_cannot(
     assert "refused: unit Count.counts" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_code_of_the_user_is_not_imported_unless_that_is_allowed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

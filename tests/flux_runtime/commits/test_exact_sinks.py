@@ -12,7 +12,6 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -105,23 +104,27 @@ class Kafka:
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    with ExitStack() as stack:
-        broker = stack.enter_context(kafka_broker(tmp_path_factory.mktemp("broker")))
-        store = stack.enter_context(object_store("bucket"))
-        yield {"kafka": broker, "s3": dict(store)}
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with kafka_broker(tmp_path_factory.mktemp("broker")) as address:
+        yield address
 
 
-@pytest.fixture(params=["disk", "s3", "kafka"])
-def end(request: pytest.FixtureRequest, tmp_path: Path, servers: dict[str, Any]) -> Delta | Kafka:
+@pytest.fixture(scope="module")
+def store() -> Iterator[dict[str, str]]:
+    with object_store("bucket") as options:
+        yield dict(options)
+
+
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.slow), "kafka"])
+def end(request: pytest.FixtureRequest, tmp_path: Path) -> Delta | Kafka:
     name = tmp_path.name.replace("[", "-").replace("]", "")
     match request.param:
         case "disk":
             return Delta(str(tmp_path / "my table, é"), {})
         case "s3":
-            return Delta(f"s3://bucket/{name}", servers["s3"])
+            return Delta(f"s3://bucket/{name}", request.getfixturevalue("store"))
         case _:
-            return Kafka(servers["kafka"], name)
+            return Kafka(request.getfixturevalue("broker"), name)
 
 
 def claimed(path: Path, *, fresh: bool = False, job: str = "job") -> Ownership:
