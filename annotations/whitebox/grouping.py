@@ -162,9 +162,8 @@ class _Grouping:
                 continue
             self.facts = _noted(self.facts, look(self.inner, expression))
             define(self.facts, column, reduced, temporary)
-        if not self.final and self.context.mode != "append" and self.inner.live:
-            text = f"{self.context.mode} mode sends a row again whenever its group changes"
-            self.facts.again = text
+        if not self.final and self.inner.live:
+            self.facts.again = _put_out_again(self.context) or self.facts.again
 
     def _unknown(self, column: Column, expression: Expression) -> None:
         """Neither a key nor made by a known aggregate: perhaps an aggregate of the user."""
@@ -402,6 +401,13 @@ def _merges(call: Call) -> bool:
     return row is not None and row.merges
 
 
+def _put_out_again(context: Context) -> str | None:
+    """Why a row leaves again when its group changes; None where it leaves once."""
+    if context.mode == "append":
+        return None
+    return f"{context.mode} mode sends a row again whenever its group changes"
+
+
 def deduplicate(context: Context, node: Deduplicate, facts: Facts) -> Facts:
     """One row for each value of the keys; the rest of it is whichever came first (rows 2 to 4)."""
     keys = tuple(Ref(column) for column in node.keys)
@@ -417,7 +423,8 @@ def deduplicate(context: Context, node: Deduplicate, facts: Facts) -> Facts:
     moving = {column: movement for column, movement in facts.moving.items() if column in exact}
     for column in rest:
         moving |= moved(column, Direction.ANY, *facts.raised([column]), first)
-    distinct = replace(late(context, facts, classes), moving=moving, repeats=None, again=None)
+    again = _put_out_again(context) if node.grouped and facts.live else None
+    distinct = replace(late(context, facts, classes), moving=moving, repeats=None, again=again)
     if node.expires:
         text = "what was seen is forgotten after a time, so that a row may come again"
         expiry = effect(facts, "expiring-distinct", text, node.position, gate=None)

@@ -59,11 +59,28 @@ def repeats_of(plan: Relation, *, output_mode: str) -> Copies:
         copies = _Pass(put_out_once=output_mode == "append").of(plan)
     except RecursionError:
         return {}
+    if output_mode != "append" and _groups_last(plan):
+        copies = {
+            name: (repeats if repeats is CORRUPT else MAKE, MANY)
+            for name, (repeats, _) in copies.items()
+        }
     several = any(rows is MANY for _, rows in copies.values())
     return {  # a pair of records makes one row, where each of both makes one with each other
         name: (repeats, MANY if several and rows is JOINED else rows)
         for name, (repeats, rows) in copies.items()
     }
+
+
+def _groups_last(node: Relation) -> bool:
+    """Whether rows are put out that stand for groups; Spark makes some of a DISTINCT of SQL."""
+    match node:
+        case Deduplicate(grouped=grouped):
+            return grouped
+        case Aggregate():
+            return True
+        case Project() | Filter() | Sort() | Generate() | Union():
+            return any(map(_groups_last, inputs_of(node)))
+    return False
 
 
 class _Pass:

@@ -207,7 +207,7 @@ class Select:
         if tree.args.get("distinct"):
             if tree.args["distinct"].args.get("on"):
                 raise NotUnderstood("DISTINCT ON is not understood", tree)
-            plan = Deduplicate(plan, plan.columns, position=builder.at(tree))
+            plan = Deduplicate(plan, plan.columns, grouped=True, position=builder.at(tree))
         names = dict(zip(lower(plan), plan.columns, strict=True))
         return builder.limited(tree, plan, names, self.express)
 

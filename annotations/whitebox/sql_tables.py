@@ -159,7 +159,7 @@ class Builder:
         if isinstance(tree, exp.Union):
             plan = Union((left, right), columns, position)
             if distinct:
-                plan = Deduplicate(plan, columns, position=position)
+                plan = Deduplicate(plan, columns, grouped=True, position=position)
         else:
             kind = SetKind.EXCEPT if isinstance(tree, exp.Except) else SetKind.INTERSECT
             plan = SetOperation(left, right, kind, columns, not distinct, position)

@@ -93,9 +93,22 @@ def test_what_repeats_do_to_either_side(query: str) -> None:
     assert paths(query) == dict(zip("ab", PAIRS[query], strict=True))
 
 
-def test_a_group_that_is_put_out_again_makes_repeats() -> None:
-    query = "SELECT k, max(v) AS m FROM a GROUP BY k"
-    assert paths(query, mode="update", file=ONE_INPUT) == {"a": ("make", "many")}
+@pytest.mark.parametrize(
+    ("query", "repeats"),
+    [
+        ("SELECT k, max(v) AS m FROM a GROUP BY k", "make"),
+        ("SELECT DISTINCT k FROM a", "make"),
+        ("SELECT k + 1 AS n FROM (SELECT DISTINCT k FROM a) WHERE k > 0", "make"),
+        ("SELECT k FROM a UNION SELECT v FROM a", "make"),
+        ("SELECT k FROM (SELECT DISTINCT k FROM a) UNION ALL SELECT v FROM a", "make"),
+        ("SELECT count(*) AS n FROM (SELECT DISTINCT k FROM a)", "make"),
+        ("SELECT k, count(*) AS n FROM (SELECT DISTINCT k, v FROM a) GROUP BY k", "make"),
+        ("SELECT k, count(*) AS n FROM a GROUP BY k", "corrupt"),
+    ],
+)
+def test_in_update_mode_a_group_is_put_out_again(query: str, repeats: str) -> None:
+    """Spark makes groups of DISTINCT, too."""
+    assert paths(query, mode="update", file=ONE_INPUT) == {"a": (repeats, "many")}
 
 
 @pytest.mark.parametrize("query", [*QUERIES, *PAIRS])
