@@ -50,10 +50,12 @@ def settled(labels: Callable[[Mapping[Output, Key]], Propagation]) -> Propagatio
     chosen = ALL_KEYS
     while True:
         propagation = labels(chosen)
-        contested = _Choice(propagation).contested
-        if contested.keys() <= propagation.handed_on.keys():
+        handed_on, contested = propagation.handed_on, _Choice(propagation).contested
+        new = [output for output in contested if output not in handed_on]
+        if not new:
             return propagation
-        chosen = {**contested, **propagation.handed_on}
+        first = new[-1]  # what is behind it chooses again
+        chosen = {**handed_on, first: contested[first]}
 
 
 def sealed_inputs(propagation: Propagation, path: PathEdge) -> list[Input]:
@@ -95,7 +97,8 @@ class _Choice:
         """Output -> the keys that something further down waits for, in the output's names."""
         self.waits: dict[PathEdge, Wait] = {}
         self.contested: dict[Output, Key] = {}
-        """Output -> the one of the wanted keys that its punctuations are on."""
+        """Output -> the one of several wanted keys that its punctuations are on; the last output
+        of the dataflow first."""
         if not any(label.keys for label in propagation.stream_labels.values()):
             return
         for part in reversed(propagation.graph.parts):

@@ -272,10 +272,10 @@ class Deduplicate:
     keys: tuple[Column, ...]
     expires: bool = False
     """True for `dropDuplicatesWithinWatermark`: what was seen is forgotten after a time."""
+    position: Position | None = None
     grouped: bool = False
     """True for DISTINCT and UNION in SQL, of which Spark makes groups: in update mode a row is put
     out again whenever one like it comes, which `dropDuplicates` never does."""
-    position: Position | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:  # noqa: D102

@@ -134,8 +134,8 @@ class Propagation:
         """The output's label goes out on its streams."""
         key = self.handed_on.get(output)
         if key is not None:
-            keys = verdict.label.keys & {key}
-            verdict = Verdict(sealed(keys) if verdict.label.keys else verdict.label, verdict.rules)
+            only = sealed(frozenset({key}))
+            verdict = Verdict(merge(verdict.label, only), verdict.rules)
         self.verdicts[output] = verdict
         for stream in output.streams:
             inside = cycle is not None and stream.consumer in cycle.nodes
