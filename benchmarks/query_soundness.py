@@ -608,6 +608,7 @@ def _price(
     """Count where caution was not needed, as far as the cases show."""
     if it.requests:
         return
+    before = found.keys.copy()
     if not it.confluent:
         names = [*it.query.constructs, "any"]
         found.priced.update(names)
@@ -622,6 +623,9 @@ def _price(
         elif _told(it, key, engine, cases) > 2:
             wrong = any(_splits_wrongly(it, key, rng) for _ in range(MORE))
             found.keys["does not split" if wrong else "seems to split, refused"] += 1
+    new = found.keys - before
+    found.keys["queries that split by a key"] += bool(new["said to split"])
+    found.keys["queries refused"] += bool(new["seems to split, refused"])
 
 
 def _splits_wrongly(it: Subject, key: Key, rng: random.Random) -> bool:
@@ -838,6 +842,9 @@ def report(found: Sound) -> Iterator[str]:
     share = percent(seems, seems + keys["said to split"])
     yield (f"keys: {keys['said to split']:,} split, {keys['does not split']:,} do not; {seems:,} "
            f"seem to and are refused ({share})")  # fmt: skip
+    refused, split_ = keys["queries refused"], keys["queries that split by a key"]
+    yield (f"queries: {split_:,} split by some key, {refused:,} are refused a key that they seem to "
+           "split by")  # fmt: skip
     yield (f"{'construct':24} {'queries':>7} {'gate *':>8} {'ordered':>8} "
            "no schedule showed it")  # fmt: skip
     for name, count in found.constructs.most_common():
