@@ -367,6 +367,8 @@ def _external(key: str, settings: Mapping[str, Any]) -> Iterator[str]:
     parts = [f"format: {scalar(settings.get('format') or 'table')}"]
     if settings.get("path"):
         parts.append(f"path: {scalar(settings['path'])}")
+    if settings.get("key"):
+        parts.append(f"key: [{', '.join(map(scalar, settings['key']))}]")
     if settings.get("delivery"):
         parts.append(f"delivery: {settings['delivery']}")
     options = {

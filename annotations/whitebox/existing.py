@@ -70,6 +70,8 @@ class Sink:
     options: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     delivery: str = ""
     """`may-repeat` where a replay writes again: what a function of `foreachBatch` writes."""
+    key: tuple[str, ...] = ()
+    """The columns by which a row takes the place of another one."""
 
 
 @dataclass(frozen=True)
@@ -455,7 +457,42 @@ def _sink(query: Query) -> Sink | None:
         return None
     delivery = "may-repeat" if query.in_batch or query.anew else ""
     place = query.path or query.table or query.options.get("path", "")
-    return Sink(query.format or "table", place, query.options, delivery)
+    return Sink(query.format or "table", place, query.options, delivery, _key(query))
+
+
+_KEYS: Final = {
+    "cosmos.oltp": "",
+    "elasticsearch": "es.mapping.id",
+    "hudi": "hoodie.datasource.write.recordkey.field",
+    "mongo": "idfieldlist",
+    "opensearch": "opensearch.mapping.id",
+    "redis": "key.column",
+}
+"""A part of the name of a format whose sinks replace rows -> the option that says by what."""
+_KEY: Final = {"cosmos.oltp": "id", "mongo": "_id"}
+"""The column that it is without the option."""
+_ADDING: Final = {
+    "hoodie.datasource.write.operation": r"insert|bulk_insert",
+    "operationtype": r"insert",
+    "spark.cosmos.write.strategy": r"itemappend",
+}
+"""Options of such sinks that let them only add."""
+_REPLACING: Final = re.compile(r"bigtable|cassandra|dynamodb|hbase|kudu|phoenix|scylla")
+"""Formats whose tables have a primary key, which no option tells."""
+_PRIMARY: Final = "no two records have one primary key, of which the last to be written stays"
+
+
+def _key(query: Query) -> tuple[str, ...]:
+    """The columns by which a sink replaces rows, as far as the options tell."""
+    options = {name.lower(): value for name, value in query.options.items()}
+    kind = next((part for part in _KEYS if part in query.format.lower()), "")
+    adds = (re.fullmatch(p, options.get(n, "").lower()) for n, p in _ADDING.items())
+    if not kind or any(adds):
+        return ()
+    listed = options.get(_KEYS[kind], _KEY.get(kind, ""))
+    known = {column.name for column in query.plan.columns}
+    names = tuple(name.strip() for name in listed.split(",") if name.strip())
+    return names if known.issuperset(names) else ()
 
 
 def _unfilled(
@@ -503,7 +540,12 @@ def derived(graph: Graph) -> dict[str, Derived]:
             if source in graph.sources and graph.sources[source].get("streaming")
             for text in taken_of(graph.sources[source])
         )
-        assumptions = (*node.assumptions, *graph.assumptions, *of_sources)
+        sink = node.node.sink
+        of_sink = (
+            Assumption(f"of `{target.format}`: {_PRIMARY}", node.node.position)
+            for target in ([sink] if sink and _REPLACING.search(sink.format) else [])
+        )
+        assumptions = (*node.assumptions, *graph.assumptions, *of_sources, *of_sink)
         derivations[name] = replace(node, assumptions=assumptions)
     return derivations
 

@@ -254,7 +254,7 @@ class Answers:
                 return self._sql(command.sql_command)
             case "create_dataframe_view":
                 view = command.create_dataframe_view
-                self.views[view.name] = view.input
+                self.views[f"global_temp.{view.name}" if view.is_global else view.name] = view.input
             case "register_function":
                 self.functions[command.register_function.function_name.lower()] = (
                     command.register_function

@@ -313,7 +313,7 @@ class FrameText:
             column = self._of(proto.input).text(proto.pivot.col, inside=False)
             if not proto.pivot.values:
                 raise NotWritten("a pivot whose columns are the values that the data have")
-            values = [_value(value.literal) for value in proto.pivot.values]
+            values = [_value(value) for value in proto.pivot.values]
             chain = chain.then(f".pivot({_text(column)}, {values!r})")
         write = self._of(proto.input)
         entries = [_entry(write, expression) for expression in proto.aggregate_expressions]

@@ -94,7 +94,8 @@ def _pivoted(home: Relations, proto: Any, over: Built) -> Iterator[tuple[str, Ex
     """For each value of the pivot's column the aggregates over the rows that have it."""
     column = home.expressions.value(proto.pivot.col, over)
     several = len(proto.aggregate_expressions) > 1
-    for value in proto.pivot.values:
+    for literal in proto.pivot.values:
+        value = type(proto.pivot.col)(literal=literal)
         only = Call("<=>", (column, home.expressions.value(value, over)), BOOLEAN, False)
         for expression in proto.aggregate_expressions:
             for name, aggregate in home.expressions.outputs(expression, over):

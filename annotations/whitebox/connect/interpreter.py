@@ -501,10 +501,23 @@ class Interpreter:
         self._body(node.body if test else node.orelse, scope)
 
     def _match(self, node: ast.Match, scope: Scope) -> None:
-        """A `match`, whose cases are not told apart: each is a way."""
+        """A `match`: the case of a value that is known; else each is a way."""
+        value = self.value(node.subject, scope)
+        for case in node.cases:
+            fits = self._fits(case.pattern, value, scope)
+            if fits and case.guard is not None:
+                guard = self.value(case.guard, scope)
+                fits = bool(guard) if _decides(guard) else None
+            if fits is None:
+                break
+            if fits:
+                self._body(case.body, scope)
+                return
+        else:
+            return
         subject = f"`match {ast.unparse(node.subject)[:60]}`"
         outside.note(f"{subject} is not worked out, and every case of it is read")
-        subject += _by(self.value(node.subject, scope))
+        subject += _by(value)
         for part in ast.walk(node):
             for name in ("name", "rest"):
                 if isinstance(part, ast.pattern) and isinstance(getattr(part, name, None), str):
@@ -513,6 +526,28 @@ class Interpreter:
         whole = last.guard is None and isinstance(last.pattern, ast.MatchAs)
         bodies = [case.body for case in node.cases]
         self._ways([*bodies, *([] if whole else [[]])], scope, subject)
+
+    def _fits(self, pattern: ast.pattern, value: Any, scope: Scope) -> bool | None:
+        """Whether a pattern is that of a value; None: not known."""
+        match pattern:
+            case ast.MatchAs(pattern=None, name=name):
+                if name is not None:
+                    scope.put(name, value)
+                return True
+            case ast.MatchOr(patterns=several):
+                fits = [self._fits(each, value, scope) for each in several]
+                return True if True in fits else None if None in fits else False
+            case ast.MatchValue(value=expected):
+                other = self.value(expected, scope)
+            case ast.MatchSingleton(value=other):
+                pass
+            case _:
+                return None
+        plain = isinstance(value, str | int | float | None) and _decides(value)
+        known = plain and isinstance(other, str | int | float | None) and _decides(other)
+        if known or _enumerated(value, other):
+            return bool(value is other if isinstance(other, bool | None) else value == other)
+        return None
 
     def _try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
         """A `try`: where an error is met, its handlers are ways beside the one without. Handlers of
@@ -1167,7 +1202,11 @@ class Interpreter:
             return Outside("$DataFrame.rdd")
         if isinstance(owner, Function) or not permitted.attribute(owner, name):
             return Outside(f"${name}")
-        found = getattr(owner, name)
+        try:
+            found = getattr(owner, name)
+        except Refused as refused:  # of the context: what it gives, only data tell
+            outside.note(str(refused))
+            return Outside("$DataFrame.rdd")
         if isinstance(found, outside.Several):
             return self._one_of(found.values, name, f"`{name}`")
         if permitted.setting(owner, name) and isinstance(found, str):

@@ -27,6 +27,7 @@ from annotations.whitebox.python_chance import Chance
 from annotations.whitebox.type_text import schema_text
 
 _BINARY: Final = NAMES["binary"]
+_HEADERS: Final = ddl_type("array<struct<key: string, value: binary>>")
 BUILT_IN: Final[Mapping[str, tuple[tuple[str, DataType], ...]]] = {
     "kafka": (
         ("key", _BINARY),
@@ -177,9 +178,12 @@ class Sources:
 
             return list(declared_type(data.schema).fields) or None
         built_in = BUILT_IN.get(data.format.lower())
-        stamped = {k.lower(): v for k, v in data.options.items()}.get("includetimestamp", "")
+        given = {k.lower(): v for k, v in data.options.items()}
+        stamped = given.get("includetimestamp", "")
         if data.format.lower() == "socket" and stamped.lower() == "true":
             built_in = (("value", STRING), ("timestamp", TIMESTAMP))
+        if data.format.lower() == "kafka" and given.get("includeheaders", "").lower() == "true":
+            built_in = (*BUILT_IN["kafka"], ("headers", _HEADERS))
         return None if built_in is None else [(name, type_, True) for name, type_ in built_in]
 
     def _named(self, data: Any, streaming: bool, columns: Any) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from annotations.whitebox.connect import configuration, permitted
-from annotations.whitebox.connect.outside import Default, Outside
+from annotations.whitebox.connect.outside import Default, DefaultDict, Outside
 
 
 class Namespace:
@@ -24,8 +24,8 @@ class Namespace:
         """Its name and a dot, where it is a module of Python."""
 
 
-class Environment(dict[str, Any]):
-    """The variables of the environment: none has a value here."""
+class Environment(DefaultDict):
+    """The variables of the environment: none has a value here, and any may be there."""
 
     def __missing__(self, name: str) -> Outside:
         return Outside(f"${name}")

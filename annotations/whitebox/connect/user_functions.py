@@ -130,6 +130,8 @@ _OF_VALUES: Final = _words(
 _PLAIN_TYPES: Final = _words("bool float str 'bool' 'float' 'float64' 'str' 'string'")
 _OF_SEVERAL: Final = _words("functools itertools numpy pandas scipy sklearn statistics")
 """Modules whose other functions look at all that they are given."""
+_PREDICTING: Final = _words("predict predict_proba")
+"""Methods of models that score each record by itself."""
 _FITTING: Final = ("fit", "partial_fit")
 """Methods of models that learn from all that they are given begin so, in whatever module."""
 _ARROW: Final = _words(
@@ -384,9 +386,12 @@ class _Module:
         self.imported, self.values, self.later = imported_names(self.tree), {}, {}
         for node in nodes:
             match node:
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    if self.values.setdefault(name, value) is not value:
-                        self.later.setdefault(name, []).append(value)
+                case ast.Assign(targets=targets, value=value) if all(
+                    isinstance(each, ast.Name | ast.Tuple) for each in targets
+                ):
+                    for name, part in (pair for each in targets for pair in _pairs(each, value)):
+                        if self.values.setdefault(name, part) is not part:
+                            self.later.setdefault(name, []).append(part)
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                     self.values.setdefault(name, value)
                 case ast.Assign(targets=[ast.Subscript() | ast.Attribute() as part], value=value):
@@ -416,14 +421,11 @@ class _Module:
                 shown |= other if whole else replace(other, batch="")
             elif kind is not None and id(kind) not in seen:
                 shown |= self._methods(kind, seen, shared=False)
-            elif isinstance(value, ast.Lambda) and id(value) not in seen:
-                shown |= replace(self.looked_at(value, seen), batch="")
             elif name in self.imported and name not in own:
                 whole = name in self.given_all(node)
                 shown |= self._beside(self.imported[name], seen, whole=whole)
             elif value is not None and id(value) not in seen:
-                for each in (value, *self.later.get(name, ())):
-                    shown |= self._set_to(name, each, seen | {id(value)})
+                shown |= self.set_to(name, seen)
         modules = self.imported.keys() - own.keys()
         members = {
             f"{self.imported[part.value.id]}.{part.attr}": None
@@ -452,6 +454,15 @@ class _Module:
             if _root(value) in held or (_root(value) and self._holds(value, own))
         )
 
+    def set_to(self, name: str, seen: frozenset[int]) -> Shown:
+        """What a name shows that is set outside of a function."""
+        shown, value = Shown(), self.values[name]
+        if isinstance(value, ast.Lambda):
+            return replace(self.looked_at(value, seen), batch="")
+        for each in (value, *self.later.get(name, ())):
+            shown |= self._set_to(name, each, seen | {id(value)})
+        return shown
+
     def _set_to(self, name: str, value: ast.expr, seen: frozenset[int]) -> Shown:
         """What a value shows that a name has outside of a function."""
         made = [*_calls(value)]
@@ -460,11 +471,13 @@ class _Module:
         shown = Shown()
         for kind in kinds:
             shown |= self._methods(kind, seen, shared=True)
+        for other in (self._beside(self._called(c.func), seen) for c in made):
+            shown |= Shown(chance=other.chance, rests_on=other.rests_on)
         names = {c.func.id for c in made if isinstance(c.func, ast.Name)}
         for called in (self.functions[n] for n in names if n in self.functions):
             if id(called) not in seen:
-                other = self.looked_at(called, seen | {id(value)})
-                shown |= Shown(chance=other.chance, rests_on=other.rests_on)
+                own = self.looked_at(called, seen | {id(value)})
+                shown |= Shown(chance=own.chance, rests_on=own.rests_on)
                 if _yields(called):
                     shown |= Shown(kept=name)
         for inner in ast.walk(value):
@@ -499,22 +512,35 @@ class _Module:
     def _beside(self, name: str, seen: frozenset[int], *, whole: bool = False) -> Shown:
         """What a function of another file of the user shows, or a class. `whole`: it is given all
         rows of a batch."""
-        plain = name.lstrip(".")
-        module, _, member = plain.rpartition(".")
-        file = module_file(module, self.folder / "module.py", level=len(name) - len(plain))
-        if file is None:
-            return Shown()
-        try:
-            other = _module(file)
-        except (SyntaxError, ValueError, OSError):
-            return Shown(rests_on=name)
+        other, member = self._other(name)
+        if other is None:
+            return Shown(rests_on=name if member else "")
         function, kind = other.functions.get(member), other.classes.get(member)
         if function is not None and id(function) not in seen:
             shown = other.looked_at(function, seen)
             return shown if whole else replace(shown, batch="")
         if function is None and kind is not None and id(kind) not in seen:
             return other.of_class(member, seen | {id(kind)})
+        place = hash((id(other), member))
+        if function is None and kind is None and place not in seen:
+            if member in other.imported:
+                return other._beside(other.imported[member], seen | {place}, whole=whole)
+            if member in other.values:
+                return other.set_to(member, seen | {place})
         return Shown()
+
+    def _other(self, name: str) -> tuple[_Module | None, str]:
+        """The file of the user that a name comes from, and the name there: empty where there is no
+        such file."""
+        plain = name.lstrip(".")
+        module, _, member = plain.rpartition(".")
+        file = module_file(module, self.folder / "module.py", level=len(name) - len(plain))
+        if file is None:
+            return None, ""
+        try:
+            return _module(file), member
+        except (SyntaxError, ValueError, OSError):
+            return None, member
 
     def of_class(
         self,
@@ -731,19 +757,22 @@ class _Module:
                         found |= {*names}
         return found - {"self", "event", ""}
 
-    def _holds(self, node: ast.expr, own: Collection[str]) -> bool:
+    def _holds(self, node: ast.expr, own: Collection[str], depth: int = 5) -> bool:
         """Whether an expression is a list or the like that is there before the function is."""
         root = _root(node)
         if not root or root in own:
             return False
+        other, member = self._other(self._called(node)) if root in self.imported else (None, "")
+        if other is not None and depth:
+            return member in {**other.values, **other.imported} and other._holds(
+                ast.Name(member), (), depth - 1
+            )
         value = self.values.get(root)
         if isinstance(node, ast.Attribute) or root not in self.values:
             return root not in {*self.imported, *self.functions, *dir(builtins)}
         if not isinstance(value, ast.Call):
             return not isinstance(value, ast.Constant | ast.Tuple | ast.JoinedStr | ast.Lambda)
-        return alone(self._called(value)) is not True or self._called(value).rpartition(".")[2] in (
-            _HOLDERS
-        )
+        return getattr(value.func, "attr", "") != "accumulator"  # Spark sums it up, and tells none
 
     def _batch(self, node: _Definition, depth: int = 3) -> str:
         """What a function of pandas does with all rows of a batch, or a method that it gives them
@@ -811,8 +840,10 @@ class _Module:
         """Whether a function of frames is a loop over them that computes columns of columns."""
         names = [each.arg for each in node.args.args]
         body = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
-        described = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-        match body[described:]:
+        names_set = {name for step in body[-1:] for name in _stored(step)}
+        while len(body) > 1 and _prepares(body[0], {*names, *names_set}):
+            body = body[1:]
+        match body:
             case [
                 ast.For(target=ast.Name(id=frame), iter=ast.Name(id=given), body=steps, orelse=[])
             ]:
@@ -898,6 +929,8 @@ class _Module:
                             and None not in table.keys
                             and all(self._of_columns(value, rows) for value in table.values)
                         )
+                    if name in _PREDICTING and _root(owner) not in rows:
+                        return not named and len(args) == 1 and self._of_columns(args[0], rows)
                     return root == "numpy" and last in _OF_VALUES and not named and one(*args)
                 if isinstance(owner, ast.Attribute) and owner.attr in ("str", "dt"):
                     return known and name not in ("cat", "get_dummies")
@@ -1026,6 +1059,14 @@ class _Module:
                     if name in batches:
                         return ast.unparse(inner)[:60]
         return ""
+
+
+def _prepares(step: ast.stmt, names: Collection[str]) -> bool:
+    """Whether a statement before a loop over frames names nothing of it: a text, an import, or a
+    value that no frame changes."""
+    described = isinstance(step, ast.Expr) and isinstance(step.value, ast.Constant)
+    sets = isinstance(step, ast.Assign) and not _names_in(step) & {*names}
+    return described or sets or isinstance(step, ast.Import | ast.ImportFrom)
 
 
 def _names_in(node: ast.AST) -> set[str]:
@@ -1170,6 +1211,18 @@ def _written(*nodes: ast.AST) -> Iterator[str]:
 def _is_number(node: ast.expr) -> bool:
     inner = node.operand if isinstance(node, ast.UnaryOp) else node
     return isinstance(inner, ast.Constant) and isinstance(inner.value, int)
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """The names that a target sets, each with what it is set to."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+        return
+    parts = target.elts if isinstance(target, ast.Tuple) else []
+    given = value.elts if isinstance(value, ast.Tuple) else []
+    several = given if len(given) == len(parts) else [value] * len(parts)
+    for part, each in zip(parts, several, strict=True):
+        yield from _pairs(part, each)
 
 
 def _tried_again(node: ast.AST) -> Iterator[ast.Try]:

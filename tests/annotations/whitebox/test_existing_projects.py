@@ -207,8 +207,40 @@ def test_what_a_merge_of_micro_batches_keeps(tmp_path: Path) -> None:
         ("spark.read.table('prices')", "OR[*]"),
         ("spark.read.format('delta').load('prices')", "OR[*]"),
         ("spark.read.schema('id INT').json('prices')", "CR"),
+        ("spark.read.format('delta').option('versionAsOf', 3).load('prices')", "CR"),
+        ("spark.read.option('timestampAsOf', '2024-01-01').table('prices')", "CR"),
     ],
 )
 def test_a_table_that_may_change_is_no_constant(table: str, label: str, tmp_path: Path) -> None:
     code = f"clicks.join({table}, 'id').writeStream.queryName('out').format('json').start('out')\n"
     assert labels_of(code, tmp_path) == {"out": label}
+
+
+_SINKS: Final = (
+    ("es", "'org.elasticsearch.spark.sql', **{'es.mapping.id': 'id'}", ["id"]),
+    ("es", "'org.elasticsearch.spark.sql'", []),
+    ("es", "'opensearch', **{'opensearch.mapping.id': 'other'}", []),
+    ("mongo", "'mongodb', idFieldList='id, n'", ["id", "n"]),
+    ("mongo", "'mongodb', idFieldList='id', operationType='insert'", []),
+    ("cosmos", "'cosmos.oltp'", ["id"]),
+    ("hudi", "'hudi', **{'hoodie.datasource.write.recordkey.field': 'id'}", ["id"]),
+    ("redis", "'org.apache.spark.sql.redis', **{'key.column': 'n'}", ["n"]),
+    ("kafka", "'kafka', topic='id'", []),
+)
+"""A kind of sink, its format and options, and the columns by which it replaces rows."""
+
+
+def test_a_sink_that_replaces_rows_has_a_key(tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    starts = "".join(f"start('q{n}', {given})\n" for n, (_, given, _) in enumerate(_SINKS))
+    write = "clicks.writeStream.queryName(name).format(format).options(**options).start('/out')"
+    file.write_text(f"{BEGINNING}def start(name, format, **options): {write}\n{starts}")
+    dataflow, _ = importing.load(file)
+    for number, (kind, _, key) in enumerate(_SINKS):
+        sink = dataflow.streams[f"q{number}"].sink
+        assert sink is not None
+        assert [*sink.key] == key, kind
+    file.write_text(BEGINNING + "clicks.writeStream.format('cassandra').start()\n")
+    dataflow, _ = importing.load(file)
+    (component,) = dataflow.components.values()
+    assert any("one primary key" in each.text for each in component.paths[0].assumed)

@@ -607,6 +607,68 @@ _NOT_KNOWN: Final = (
             ("f.sample(9)", "OR[*], chance"),
         )
     ),
+    *(
+        (f"if {test}: df = df.distinct()", "OW[*], chance")
+        for test in (
+            "'C' in os.environ",
+            "len(os.environ) > 99",
+            "[k for k in os.environ if k == 'C']",
+            "{k.lower(): v for k, v in os.environ.items()}.get('c')",
+            "dict(os.environ).get('C')",
+            "{**os.environ}.get('C')",
+        )
+    ),
+    ("for k in os.environ: df = df.distinct()", "OW[*], chance"),
+    *(
+        (f"match {value}:\n    case {case}: df = df.limit(1)\n    case _: pass", label)
+        for value, case, label in (
+            ("'a'", "'b' | 'c'", "CR"),
+            ("'a'", "'b' | 'a'", "OW[*]"),
+            ("1", "True", "CR"),
+            ("1", "1.0", "OW[*]"),
+            ("1", "'a' if os.environ", "CR"),
+            ("'a'", "'a' if os.environ.get('C')", "OW[*], chance"),
+            ("os.environ.get('C', 'a')", "'b'", "OW[*], chance"),
+            ("[1]", "[2]", "OW[*], chance"),
+        )
+    ),
+    ("df = PipelineModel.load('/m').transform(df).select('k', 'prediction')", "CR"),
+    ("df = Pipeline(stages=[]).fit(df).transform(df)", "OW[*], chance"),
+    ("df = PipelineModel.load('/m').fit(df).transform(df)", "OW[*], chance"),
+    ("df = df.withColumn('p', mlflow.pyfunc.spark_udf(spark, 'm')('k'))", "OW[*], chance"),
+    ("df = df.withColumn('p', mlflow.pyfunc.spark_udf(spark, 'm')(F.col('k')))", "CR"),
+    (
+        "df.createOrReplaceTempView('d')\n"
+        "df = spark.sql('SELECT * FROM d WHERE k > :n', args={'n': 5})",
+        "CR",
+    ),
+    (
+        "df.createOrReplaceTempView('d')\n"
+        "df = spark.sql('SELECT *, ? AS t FROM d', args=[str(datetime.now())])",
+        "CR, chance",
+    ),
+    (
+        "df.createOrReplaceTempView('d')\n"
+        "df = spark.sql('SELECT k FROM d WHERE k > :n', args={'n': F.rand()})",
+        "CR, chance",
+    ),
+    ("df.createGlobalTempView('d')\ndf = spark.sql('SELECT * FROM global_temp.d')", "CR"),
+    (
+        "df.createOrReplaceTempView('d')\n"
+        "df = spark.sql(string.Template('SELECT $c FROM d').substitute(c='k'))",
+        "CR",
+    ),
+    (
+        "df.createOrReplaceTempView('d')\n"
+        "df = spark.sql(string.Template('SELECT k, \"$c\" AS t FROM d').substitute(c=time.time()))",
+        "CR, chance",
+    ),
+    ("df = df.select(*itertools.chain(['k'], ['v']))", "CR"),
+    ("df = df.select(*itertools.chain.from_iterable([['k'], [F.rand()]]))", "CR, chance"),
+    ("df = df.where(functools.reduce(operator.and_, [F.col('k') > 1, df.v > 2]))", "CR"),
+    ("df = df.withColumn('n', functools.reduce(operator.add, [df.v, F.rand()]))", "CR, chance"),
+    ("df = df.groupBy('k').pivot('v', [1.0, 2.0]).count()", "OW[k]"),
+    ("df = df.withColumn('n', F.lit(spark.sparkContext.textFile('/a').count()))", "CR, chance"),
     ("df = cleaned(df)", "OW[*], chance"),
     ("df = tried(df)", "CR"),
     ('df = df.groupBy("k").agg(agg.of("v"))', "OW[*], chance"),
@@ -616,7 +678,8 @@ _NOT_KNOWN: Final = (
 def _not_known() -> dict[str, str]:
     """Text -> label."""
     head = (
-        "import agg, hashlib, places, random, requests, tenacity, time, uuid\n"
+        "import agg, functools, hashlib, itertools, mlflow, operator, places, random, requests\n"
+        "import string, tenacity, time, uuid\nfrom pyspark.ml import Pipeline, PipelineModel\n"
         "from dataclasses import dataclass\nfrom enum import Enum\n"
         "from pydantic import BaseModel, Field\n"
         "from datetime import date, datetime, timedelta, timezone\n"
@@ -989,3 +1052,58 @@ def test_a_configuration_file_is_read_inside_of_its_project_alone(tmp_path: Path
     graphs = read_all(files, execute=Limits(120.0), follow=True)
     for graph, (path, known) in zip(graphs, _CONFIGURATION.items(), strict=True):
         assert ("df -> append" in _started(graph)) is known, path
+
+
+def test_modules_are_those_of_the_package_that_a_script_belongs_to(tmp_path: Path) -> None:
+    """Below its folder, those above it, or `src`; a function of the user calls them, too."""
+    clock = "from time import time\ndef now(x): return time()\n"
+    files = {
+        "pyproject.toml": "",
+        "src/shop/clocks.py": clock,
+        "src/shop/jobs/near.py": "def step(df): return df.limit(1)\n",
+        "src/shop/steps/far.py": "from ..clocks import now\ndef step(df): return df.distinct()\n",
+        "tools/other.py": "from shop.clocks import now\nimport shop.clocks\n"
+        "SINCE, later = shop.clocks.now(0), lambda x: now(x)\nBEGAN = now(0)\nSIZES = [3]\n",
+        "jobs/delta.py": "def step(df): return df.dropDuplicates(['k'])\n",
+    }
+    for name, text in files.items():
+        tmp_path.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
+        tmp_path.joinpath(name).write_text(text)
+    cases = {
+        "src/shop/jobs/a.py": ("from shop.steps.far import step\ndf = step(df)", "CW"),
+        "src/shop/jobs/b.py": ("from ..steps import far\ndf = far.step(df)", "CW"),
+        "src/shop/jobs/c.py": ("from . import near\ndf = near.step(df)", "OW[*]"),
+        "src/shop/jobs/d.py": ("import near\ndf = near.step(df)", "OW[*]"),
+        "tools/e.py": ("from shop.steps import far\ndf = far.step(df)", "CW"),
+        "jobs/f.py": ("from .delta import step\ndf = step(df)", "OW[k]"),
+        "tools/g.py": ("import jobs.delta as d\ndf = d.step(df)", "OW[k]"),
+        "tools/h.py": (
+            "from shop.clocks import now\ndf = df.withColumn('t', F.udf(now, 'double')('k'))",
+            "CR, chance",
+        ),
+        **{
+            f"tools/i{number}.py": (
+                f"import other\nfrom other import now, later, BEGAN, SIZES\n"
+                f"def at(x): return {value}\ndf = df.withColumn('t', F.udf(at, 'double')('k'))",
+                label,
+            )
+            for number, (value, label) in enumerate(
+                (
+                    ("other.now(x)", "CR, chance"),
+                    ("now(x)", "CR, chance"),
+                    ("x - other.BEGAN", "CR, chance"),
+                    ("x - BEGAN", "CR, chance"),
+                    ("x - len(SIZES)", "CR"),
+                    ("SIZES.append(x)", "OW[*], chance"),
+                    ("later(x)", "CR, chance"),
+                )
+            )
+        },
+    }
+    for name, (text, _) in cases.items():
+        tmp_path.joinpath(name).write_text(f'{_HEAD}{text}\nstart(df, "last")\n')
+    paths = [tmp_path / name for name in cases]
+    found = map(_started, read_all(paths, execute=Limits(120.0), follow=True))
+    assert {n: each["df -> last"] for n, each in zip(cases, found, strict=True)} == {
+        name: [label] for name, (_, label) in cases.items()
+    }

@@ -25,6 +25,8 @@ from uuid import uuid4, uuid5
 counts, totals, LIMITS, client = Counter(), defaultdict(int), {"a": 1}, None
 api = requests.Session()
 seen = set()
+PARTS = "a b".split()
+summed = spark.sparkContext.accumulator(0)
 numbers = itertools.count()
 drawn = random.Random(3)
 def centred(x): return x - x.mean()
@@ -85,6 +87,8 @@ CASES = [
     ("random = x + 1\n    return random", ""),
     ("return api.get(x).json()", "chance"),
     ("seen.add(x)\n    return len(seen)", "kept"),
+    ("PARTS.append(x)\n    return len(PARTS)", "kept"),
+    ("summed.add(1)\n    return x", ""),
     ("return keeps(x)", "kept"),
     ("counts[x] += 1\n    return counts[x]", "kept"),
     ("Kept.n += 1\n    return Kept.n", "kept"),
@@ -263,6 +267,7 @@ _COLUMNS: Final = (
     "pdf.v.shift()", "pdf.v.cumsum()", "pdf.v.values[::-1]", "pdf.v.map(pdf.v.value_counts())",
     "pdf.v + WEIGHTS", "pdf.v.isin(pdf.w)", "np.maximum(pdf.v, pdf.v.min())", "pdf.v.iloc[0]",
     "pdf.v.interpolate()", "pdf.v.mask(pdf.v.duplicated(), 0)", "np.cumsum(pdf.w)", "pdf.v @ pdf.w",
+    "MODEL.predict(pdf[['v', 'w']])", "pdf.v - LIMIT * MODEL.predict(pdf)",
     "pdf.s.str.cat(sep='-')", "pdf.w.map(lambda x: x - pdf.v.min())", "pdf.v.hasnans", "seen(pdf)",
 )  # fmt: skip
 _STEPS: Final = (
@@ -272,15 +277,18 @@ _STEPS: Final = (
     "pdf = pdf.head(2)",
     "pdf = pdf.drop_duplicates('s')", "pdf = pdf.query('index > 0')", "pdf = pdf.sort_values('v')",
     "if pdf.empty: continue", "pdf = pdf.dropna(axis=1)",
-    "pdf = pdf.drop(columns=['w'])\npdf['w'] = <c>",
+    "pdf = pdf.drop(columns=['w'])\npdf['w'] = <c>", "pdf['z'] = pdf.v - last\nlast = pdf.v",
+    "last = pdf.w.max()", "pdf['z'] = last",
 )  # fmt: skip
+_BEFORE: Final = ("", "    import math\n", "    last = 0\n", "    'a text'\n    last = 1\n")
 
 
 def _made(random: Random) -> str:
     steps = [random.choice(_STEPS).replace("<c>", random.choice(_COLUMNS))
              for _ in range(random.randint(1, 2))]  # fmt: skip
     lines = [f"        {line}\n" for step in steps for line in step.split("\n")]
-    return "".join(["def asked(frames):\n    for pdf in frames:\n", *lines, "        yield pdf\n"])
+    head = f"def asked(frames):\n{random.choice(_BEFORE)}    for pdf in frames:\n"
+    return "".join([head, *lines, "        yield pdf\n"])
 
 
 @pd.option_context("mode.chained_assignment", None)  # drawn functions write into what they filter
@@ -290,6 +298,8 @@ def test_a_function_of_frames_that_maps_each_record_does_so_however_they_are_div
     """Run by pandas, on the same records in one frame and in several."""
     head = "import numpy as np, pandas as pd\nLIMIT = 2\nWEIGHTS = pd.Series([1.0, 2.0, 3.0])\n"
     head += "def seen(pdf): return float(len(pdf))\n"
+    head += "class Model:\n    def predict(self, rows): return rows.v.to_numpy() * 2\n"
+    head += "MODEL = Model()\n"
     table = pd.DataFrame(
         {
             "v": [1.0, 2.0, None, -1.0, 2.0, 4.0],
@@ -316,6 +326,7 @@ def test_a_function_of_frames_that_maps_each_record_does_so_however_they_are_div
                 AttributeError,
                 KeyError,
                 IndexError,
+                NameError,
                 pd.errors.UndefinedVariableError,
             ):
                 rows = [{"failed": ""}]
