@@ -77,6 +77,33 @@ def estimated_bytes(frame: DataFrame) -> int:
     return int(plan.stats().sizeInBytes())
 
 
+def grouped_in_tasks(grouped: DataFrame) -> DataFrame:
+    """The groups that each task makes of its own records, without the shuffle that joins them.
+
+    A group comes once from every task that has some of it: for those who group them again. A frame
+    that Spark does not aggregate by hashing is given back as it is.
+    """
+    planned: Any = grouped._jdf.queryExecution().sparkPlan()
+    if planned.getClass().getSimpleName() != "HashAggregateExec":
+        return grouped
+    session: Any = grouped._jdf.sparkSession()
+    jvm: Any = grouped.sparkSession._jvm
+    alone = planned.copy(
+        jvm.scala.Option.empty(),  # expressions by which the input has to be distributed
+        planned.isStreaming(),
+        planned.numShufflePartitions(),
+        planned.groupingExpressions(),
+        planned.aggregateExpressions(),
+        planned.aggregateAttributes(),
+        planned.initialInputBufferOffset(),
+        planned.resultExpressions(),
+        planned.child(),
+    )
+    ready = jvm.org.apache.spark.sql.execution.QueryExecution.prepareExecutedPlan(session, alone)
+    rows = session.internalCreateDataFrame(ready.execute(), ready.schema(), False)
+    return DataFrame(rows, grouped.sparkSession)
+
+
 def empty(session: SparkSession, schema: StructType) -> DataFrame:
     """A frame of no rows."""
     return session.createDataFrame([], schema)

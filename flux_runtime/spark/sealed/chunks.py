@@ -39,7 +39,15 @@ from flux_runtime.sealing.events import (
 from flux_runtime.sealing.keys import KEY_BYTES_MAX, key_text
 from flux_runtime.sealing.storage import Storage, local_path
 from flux_runtime.spark.feed import COUNT, DATA, DIGEST, MALFORMED, PRODUCER, UNREADABLE
-from flux_runtime.spark.frames import Operator, column, completed, empty, extended, union
+from flux_runtime.spark.frames import (
+    Operator,
+    column,
+    completed,
+    empty,
+    extended,
+    grouped_in_tasks,
+    union,
+)
 from flux_runtime.spark.key_columns import CHUNK, KeyColumns, number_of, usable
 from flux_runtime.spark.sealed.counting import RECORDS as COUNTED
 from flux_runtime.spark.sealed.counting import SIZE, count_here, count_on_spark, texts
@@ -111,7 +119,7 @@ class Buffer:
     def write(self, rows: DataFrame, batch: int, *, partial: bool = False) -> str:
         """Write the chunk of a micro-batch, in place of what a crash may have left; its form."""
         form = PARTIALS if partial else RECORDS
-        kept = self._aggregated(rows) if partial else rows.select(self._kept)
+        kept = grouped_in_tasks(self._aggregated(rows)) if partial else rows.select(self._kept)
         self._write(kept, batch, form)
         return form
 

@@ -77,9 +77,9 @@ from flux_runtime.spark.sealed.undecided import Undecided
 from flux_runtime.spark.units import SealUnit
 from flux_runtime.zookeeper.znode_names import PartitionKey
 
-AHEAD_MAX: Final = 8
+AHEAD_MAX: Final = 16
 """Micro-batches that may be buffered while complete partitions wait for their release..."""
-REST_AHEAD_MAX: Final = 4
+REST_AHEAD_MAX: Final = 8
 """... and those after which it rests no longer."""
 
 SPARSE: Final = 0.25
