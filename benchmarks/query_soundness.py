@@ -843,7 +843,7 @@ def report(found: Sound) -> Iterator[str]:
     yield (f"keys: {keys['said to split']:,} split, {keys['does not split']:,} do not; {seems:,} "
            f"seem to and are refused ({share})")  # fmt: skip
     refused, split_ = keys["queries refused"], keys["queries that split by a key"]
-    yield (f"queries: {split_:,} split by some key, {refused:,} are refused a key that they seem to "
+    yield (f"queries: {split_:,} split by some key, {refused:,} are refused a key they seem to "
            "split by")  # fmt: skip
     yield (f"{'construct':24} {'queries':>7} {'gate *':>8} {'ordered':>8} "
            "no schedule showed it")  # fmt: skip

@@ -8,6 +8,7 @@ from functools import reduce
 from operator import and_
 from typing import Any, Final, TypeAlias
 
+from py4j.protocol import Py4JError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
@@ -81,11 +82,19 @@ def grouped_in_tasks(grouped: DataFrame) -> DataFrame:
     """The groups that each task makes of its own records, without the shuffle that joins them.
 
     A group comes once from every task that has some of it: for those who group them again. A frame
-    that Spark does not aggregate by hashing is given back as it is.
+    is given back as it is where Spark does not aggregate it by hashing, or is a version whose plans
+    are made in another way.
     """
     planned: Any = grouped._jdf.queryExecution().sparkPlan()
     if planned.getClass().getSimpleName() != "HashAggregateExec":
         return grouped
+    try:
+        return _without_shuffle(planned, grouped)
+    except (Py4JError, TypeError):
+        return grouped
+
+
+def _without_shuffle(planned: Any, grouped: DataFrame) -> DataFrame:
     session: Any = grouped._jdf.sparkSession()
     jvm: Any = grouped.sparkSession._jvm
     alone = planned.copy(
