@@ -21,6 +21,7 @@ from annotations.file import loads
 from annotations.file.formats import is_secret
 from annotations.file.import_code import OWN_OPTIONS, SCREENS, Change, Module, changes, module_of
 from annotations.vocabulary import STAR, Annotation
+from annotations.whitebox.checking import findings
 from annotations.whitebox.components import lineage_to_write, reasons, written_path
 from annotations.whitebox.derivation import DerivedPath
 from annotations.whitebox.existing import (
@@ -207,7 +208,10 @@ def _code(derivation: Derived, functions: Module | None) -> Iterator[str]:
         yield "    output_mode: update"
     elif carried and any(path.gates for path in derivation.paths.values()):
         yield "    output_mode: append"  # what the plan orders would be in update mode
-    if query:
+    mistake = _mistake(query, derivation)
+    if mistake:
+        yield from _comment(f"TODO python or sql: its code is not here: {mistake}", "    ")
+    elif query:
         yield from query
     elif functions is not None and carried:
         yield f"    python: {functions.name}:{functions.functions[name]}"
@@ -294,6 +298,13 @@ def _query(derivation: Derived) -> list[str]:
         return []
     lines = textwrap.dedent(without_streams(fills[0].query)).strip().splitlines()
     return ["    sql: |", *(f"      {line}".rstrip() for line in lines)]
+
+
+def _mistake(query: list[str], derivation: Derived) -> str:
+    """Why Spark would refuse the query of a node: what else runs it knows more."""
+    tables = dict.fromkeys(_name(name) for name in derivation.paths)
+    mistakes = findings("\n".join(query[1:]), tables=tables) if query else ()
+    return mistakes[0].message if mistakes else ""
 
 
 def _streams(

@@ -12,6 +12,7 @@ Beside the commands:
 
 - `options`, `execution`: arguments on dataflow files, and whether code of the user's may run to
   be read; `projects`: arguments on compiled projects.
+- `candidates`: the files of a repository that `scan` reads.
 - `interface`: the commands as functions, for programs.
 - `fix`: `analyze --fix`; `spark_check`: `compile --check-with-spark`; `checks`, `needs`,
   `audit`: what `doctor` looks at; `reference`: writes the generated pages of docs/reference.

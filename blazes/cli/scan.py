@@ -11,39 +11,19 @@ in part; 2 for bad usage.
 from __future__ import annotations
 
 import argparse
-import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from annotations.dataflow import Dataflow
 from annotations.diagnostics import BadInput, Diagnostic
 from blazes.cli import CommandError, options
+from blazes.cli.candidates import candidates, defines_only
 from blazes.cli.execution import add_execute, allowed
 
 if TYPE_CHECKING:
     from annotations.whitebox.sandbox import Limits
     from blazes.report.jobs import Job
-
-_LEFT_OUT: Final = frozenset({"node_modules", "site-packages", "target", "venv", "__pycache__"})
-"""Folders that are not looked into, beside hidden ones."""
-_SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
-_SPEAKS: Final = {
-    ".py": re.compile(
-        rb"\b(readStream|writeStream|(import|from) (dlt|blazes)|pyspark(\.| import )pipelines)\b"
-    ),
-    ".ipynb": re.compile(rb"\b(readStream|writeStream|import dlt|pyspark(\.| import )pipelines)\b"),
-    ".sql": re.compile(
-        rb"\b(STREAMING|LIVE)\s+(LIVE\s+)?TABLE|\bAPPLY\s+CHANGES|\bAUTO\s+CDC|\bCREATE\s+FLOW",
-        re.I,
-    ),
-    ".yaml": re.compile(rb"^(components|streams):", re.MULTILINE),
-    ".yml": re.compile(rb"^(components|streams):", re.MULTILINE),
-}
-"""Suffix -> what a file says that may be a job."""
-_BYTES_MAX: Final = 4 * 2**20
-"""Size of the largest file that is looked at."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,23 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
     return int(arguments.strict and not all(job.same for job in jobs))
 
 
-def candidates(folder: Path) -> Iterator[Path]:
-    """The files below a folder that may be jobs; a project stands for all that lies below it."""
-    for place, folders, files in os.walk(folder):
-        specification = next((name for name in _SPECIFICATIONS if name in files), None)
-        if specification is not None:
-            folders.clear()
-            yield Path(place, specification)
-            continue
-        folders[:] = sorted(f for f in folders if f not in _LEFT_OUT and not f.startswith("."))
-        for name in sorted(files):
-            file = Path(place, name)
-            if file.suffix in _SPEAKS and file.is_file() and file.stat().st_size <= _BYTES_MAX:
-                text = file.read_bytes()
-                if _SPEAKS[file.suffix].search(text):
-                    yield file
-
-
 def _jobs(files: list[Path], execute: Limits | None) -> Iterator[Job | None]:
     """The job of each file; None for a file that speaks of streams and starts nothing."""
     from annotations.file import importing, load
@@ -109,15 +72,18 @@ def _jobs(files: list[Path], execute: Limits | None) -> Iterator[Job | None]:
     for file, outcome in zip(code, importing.load_all(code, execute=execute), strict=True):
         if not isinstance(outcome, BadInput):
             yield _job(file, *outcome)
-        elif _starts_nothing(outcome.diagnostics[0].message):
+        elif _starts_nothing(file, outcome.diagnostics[0].message):
             yield None
         else:
             yield Job(file, None, tuple(outcome.diagnostics))
 
 
-def _starts_nothing(message: str) -> bool:
-    """Whether a file is no job: it starts no query, and all of it was read."""
-    return "starts no streaming query" in message and "--execute" not in message
+def _starts_nothing(file: Path, message: str) -> bool:
+    """Whether a file is no job: it starts no query, and all of it was read, or it only defines
+    what other files use."""
+    if "starts no streaming query" not in message:
+        return False
+    return "--execute" not in message or (file.suffix == ".py" and defines_only(file.read_bytes()))
 
 
 def _job(file: Path, dataflow: Dataflow, warnings: tuple[Diagnostic, ...]) -> Job:

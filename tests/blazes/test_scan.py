@@ -62,6 +62,40 @@ def test_the_worst_job_is_first(repository: Path, capsys: pytest.CaptureFixture[
     ]
 
 
+LIBRARY: Final = """\
+from framework import retried
+
+class Ratings:
+    @retried
+    def close(self):
+        pass
+
+    def __init__(self, spark):
+        self.spark = spark
+
+    def run(self):
+        rows = self.spark.readStream.schema("k STRING").json("/in")
+        rows.writeStream.format("console").queryName("ratings").start()
+"""
+
+
+def test_a_script_that_starts_what_another_file_defines_is_the_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    app = tmp_path / "app"
+    (app / "streams").mkdir(parents=True)
+    (app / "streams" / "__init__.py").write_text("from app.streams.ratings import Ratings\n")
+    (app / "streams" / "ratings.py").write_text(LIBRARY)
+    (tmp_path / "main.py").write_text(
+        f"{IMPORTED}from app.streams import Ratings\n"
+        "if __name__ == '__main__':\n    Ratings(SparkSession.builder.getOrCreate()).run()\n"
+    )
+    (tmp_path / "other.py").write_text("from app.streams import Ratings\n")
+    _, jobs = scanned(capsys, str(tmp_path))
+    assert jobs == ["app/streams/ratings.py:13 Async"]
+
+
 def test_no_script_is_run_without_being_asked_for(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,6 +151,15 @@ counts.writeStream.queryName("counts").outputMode("update").format("console").st
 """,
         {"counts": "OW[*]"},
     ),
+    "functions.sql": (
+        """
+CREATE OR REFRESH STREAMING TABLE logs AS
+  SELECT id, AI_CLASSIFY(text, array('a', 'b')) AS kind FROM STREAM(raw);
+CREATE OR REFRESH STREAMING TABLE quoted AS
+  SELECT '(' || id || ');' AS id FROM STREAM(raw);
+""",
+        {"logs": "OW[*], chance", "quoted": "CR"},
+    ),
     "unlike.py": (
         """
 import scoring

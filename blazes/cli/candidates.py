@@ -1,0 +1,149 @@
+"""The files of a repository that may be streaming jobs."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+_LEFT_OUT: Final = frozenset({"node_modules", "site-packages", "target", "venv", "__pycache__"})
+"""Folders that are not looked into, beside hidden ones."""
+_SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
+_SPEAKS: Final = {
+    ".py": re.compile(
+        rb"\b(readStream|writeStream|(import|from) (dlt|blazes)|pyspark(\.| import )pipelines)\b"
+    ),
+    ".ipynb": re.compile(rb"\b(readStream|writeStream|import dlt|pyspark(\.| import )pipelines)\b"),
+    ".sql": re.compile(
+        rb"\b(STREAMING|LIVE)\s+(LIVE\s+)?TABLE|\bAPPLY\s+CHANGES|\bAUTO\s+CDC|\bCREATE\s+FLOW",
+        re.I,
+    ),
+    ".yaml": re.compile(rb"^(components|streams):", re.MULTILINE),
+    ".yml": re.compile(rb"^(components|streams):", re.MULTILINE),
+}
+"""Suffix -> what a file says that may be a job."""
+_BYTES_MAX: Final = 4 * 2**20
+"""Size of the largest file that is looked at."""
+_IMPORT: Final = re.compile(
+    rb"^\s*(?:from|import)\s+([\w., ]+)(?:import\s+([\w, ]+))?", re.MULTILINE
+)
+_KNOWN: Final = sys.stdlib_module_names | {"pyspark"}
+
+
+def candidates(folder: Path) -> Iterator[Path]:
+    """The files below a folder that may be jobs; a project stands for all that lies below it.
+
+    A script that speaks of no streams is one where it runs something, and imports, directly or by
+    other modules, a module that does.
+    """
+    silent: dict[Path, bytes] = {}
+    speaking: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        specification = next((name for name in _SPECIFICATIONS if name in files), None)
+        if specification is not None:
+            folders.clear()
+            yield Path(place, specification)
+            continue
+        folders[:] = sorted(f for f in folders if f not in _LEFT_OUT and not f.startswith("."))
+        for name in sorted(files):
+            file = Path(place, name)
+            if file.suffix in _SPEAKS and file.is_file() and file.stat().st_size <= _BYTES_MAX:
+                text = file.read_bytes()
+                if _SPEAKS[file.suffix].search(text):
+                    yield file
+                    speaking += [file] if file.suffix == ".py" else []
+                elif file.suffix == ".py":
+                    silent[file] = text
+    yield from _starting(speaking, silent)
+
+
+def _starting(speaking: Iterable[Path], silent: dict[Path, bytes]) -> Iterator[Path]:
+    """The scripts among the silent files that run something and reach a module that speaks."""
+    reached = {_module(file) for file in speaking}
+    imports = {file: set(_imported(text)) for file, text in silent.items()}
+    size = 0
+    while size < len(reached):
+        size = len(reached)
+        reached |= {_module(file) for file, names in imports.items() if names & reached}
+    for file, names in imports.items():
+        if names & reached and not defines_only(silent[file]):
+            yield file
+
+
+def _module(file: Path) -> str:
+    return file.parent.name if file.stem == "__init__" else file.stem
+
+
+def _imported(text: bytes) -> Iterator[str]:
+    for match in _IMPORT.finditer(text):
+        for part in re.findall(rb"\w+", b" ".join(match.groups(b""))):
+            yield part.decode("ascii", "replace")
+
+
+def defines_only(text: bytes) -> bool:
+    """Whether a module starts nothing when it is run: it imports, defines and assigns.
+
+    >>> defines_only(b"import logging\\nlog = logging.getLogger()\\ndef run(spark): ...")
+    True
+    >>> defines_only(b"def run(): ...\\nif __name__ == '__main__':\\n    run()")
+    False
+    """
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return False
+    harmless = _harmless(body)
+    return all(_defines(statement, harmless) for statement in body)
+
+
+def _harmless(body: Iterable[ast.stmt]) -> set[str]:
+    """The names of what a module imports of Python and of PySpark."""
+    names = set(dir(builtins)) - {"eval", "exec", "__import__"}
+    for statement in body:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                root = alias.name.partition(".")[0]
+                names |= {alias.asname or root} if root in _KNOWN else set()
+        elif isinstance(statement, ast.ImportFrom):
+            known = not statement.level and (statement.module or "").partition(".")[0] in _KNOWN
+            names |= {alias.asname or alias.name for alias in statement.names if known}
+    return names - {"pipelines"}
+
+
+def _defines(statement: ast.stmt, harmless: set[str]) -> bool:
+    match statement:
+        case ast.Import() | ast.ImportFrom() | ast.Pass():
+            return True
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return not statement.decorator_list or _calm(statement.decorator_list, harmless)
+        case ast.Assign() | ast.AnnAssign() | ast.Expr():
+            return statement.value is None or _calm([statement.value], harmless)
+        case ast.If(test=test, body=body, orelse=orelse):
+            asked = "__main__" not in ast.unparse(test)
+            return asked and all(_defines(inner, harmless) for inner in (*body, *orelse))
+        case ast.Try(body=body, handlers=handlers):
+            caught = (inner for handler in handlers for inner in handler.body)
+            return all(_defines(inner, harmless) for inner in (*body, *caught))
+    return False
+
+
+def _calm(values: Iterable[ast.expr], harmless: set[str]) -> bool:
+    """Whether values call nothing but what Python and PySpark have, and start no query."""
+    for value in values:
+        for node in ast.walk(value):
+            if isinstance(node, ast.Call):
+                root: ast.expr = node.func
+                while isinstance(root, ast.Attribute | ast.Call):
+                    root = root.value if isinstance(root, ast.Attribute) else root.func
+                if not isinstance(root, ast.Name) or root.id not in harmless:
+                    return False
+            if isinstance(node, ast.Attribute) and node.attr in ("start", "toTable", "writeStream"):
+                return False
+            if isinstance(node, ast.Name) and node.id in ("dlt", "dp", "pipelines"):
+                return False
+    return True
