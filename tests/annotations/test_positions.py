@@ -77,7 +77,7 @@ def test_places_are_those_an_editor_shows(
     assert item.key_mark("absent") is item.mark
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(fuzzing.texts(fuzzing.mutated()))
 def test_both_parsers_give_the_same_tree(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -157,12 +157,14 @@ def test_many_consumers_freeze_the_same_set(registry: ProducerRegistry) -> None:
     assert set(found) == {frozenset({"a", "b"})}
 
 
-def test_thousands_of_keys_are_registered_and_found_at_once(registry: ProducerRegistry) -> None:
-    wanted = {(f"campaign-{n}", str(n % 7)): frozenset({"a", "b"}) for n in range(3000)}
-    assert registry.register_many("clicks", wanted) == 3000
+def test_more_keys_than_are_asked_for_at_once_are_registered_and_found(
+    registry: ProducerRegistry,
+) -> None:
+    wanted = {(f"campaign-{n}", str(n % 7)): frozenset({"a", "b"}) for n in range(1500)}
+    assert registry.register_many("clicks", wanted) == 1500
     assert registry.lookup_many("clicks", wanted) == wanted
     registry.forget("clicks", list(wanted)[:1000])
-    assert len(registry.registered("clicks")) == 2000
+    assert len(registry.registered("clicks")) == 500
     registry.clear()
     assert registry.streams() == ()
 

@@ -87,7 +87,7 @@ def test_far_down_a_chain_a_cte_is_as_its_text() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_plan_with_a_cte_in_several_places_goes_from_process_to_process(form: str) -> None:
-    plan = read(chain(form, 12), inputs=CLICKS_AND_ASKS).plan
+    plan = read(chain(form, 8), inputs=CLICKS_AND_ASKS).plan
     handed = plan_json.from_json(json.loads(json.dumps(plan_json.to_json(plan))))
     assert len(list(nodes_of(handed))) == len(list(nodes_of(plan)))
     assert annotate(handed).paths == annotate(plan).paths

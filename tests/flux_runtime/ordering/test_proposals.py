@@ -183,7 +183,7 @@ class World(RuleBasedStateMachine):
 
 
 TestWorld = World.TestCase
-TestWorld.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestWorld.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 def begun(**options: int) -> tuple[Proposals, Order]:
