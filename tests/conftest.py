@@ -36,12 +36,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each command would compile the package anew
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())  # Spark passes it on to Java
 
-LONGEST = ("test_seal_faults", "test_flux_on_spark", "test_drivers", "test_flux_soak_on_spark")
+LONGEST = (
+    "test_seal_faults",
+    "test_flux_on_spark",
+    "test_drivers",
+    "test_flux_soak_on_spark",
+    "test_tutorial",
+    "test_wheel",
+)
 """Files that take minutes come first, so that no process is left alone with one at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
+    place = {stem: number for number, stem in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -27,41 +27,31 @@ spark.stop()
 """
 
 
-def settings(folder: Path, *command: str) -> list[str]:
-    """The settings of a session that is started by a command."""
-    (folder / "session.py").write_text(SESSION)
-    (folder / "spark-defaults.conf").write_text(
+def test_an_argument_of_spark_submit_wins_over_the_file_and_the_file_over_the_installation(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "session.py").write_text(SESSION)
+    (tmp_path / "spark-defaults.conf").write_text(
         "spark.sql.ansi.enabled true\nspark.sql.variable.substitute true\n"
     )
     paths = (str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", ""))
     environment = {
         **os.environ,
-        "SPARK_CONF_DIR": str(folder),
+        "SPARK_CONF_DIR": str(tmp_path),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
     }
+    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
+    arguments = ("--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=7")
     done = subprocess.run(
-        [*command, "session.py"], cwd=folder, env=environment, capture_output=True, text=True
+        [submit, *arguments, "session.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("settings "))
-    found: list[str] = json.loads(line.removeprefix("settings "))
-    return found
-
-
-def test_an_argument_of_spark_submit_wins_over_the_file(tmp_path: Path) -> None:
-    submit = str(Path(pyspark.__file__).parent / "bin" / "spark-submit")
-    arguments = ("--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=7")
-    assert settings(tmp_path, submit, *arguments) == [
-        "local[1]",
-        "job",
-        "7",
-        "false",
-        "CET",
-        "true",
-    ]
-
-
-def test_the_file_wins_over_the_defaults_of_the_installation(tmp_path: Path) -> None:
-    assert settings(tmp_path, sys.executable) == ["local[3]", "job", "5", "false", "CET", "true"]
+    found = json.loads(line.removeprefix("settings "))
+    assert found == ["local[1]", "job", "7", "false", "CET", "true"]
