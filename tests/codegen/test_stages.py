@@ -336,12 +336,10 @@ components:
     Rep: true
     replicas: 2
     annotation: {from: a, to: out, label: CW}
-    output_mode: update
     sql: SELECT DISTINCT id FROM a
   D:
     Rep: false
     annotation: {from: in, to: out, label: CW}
-    output_mode: update
     sql: SELECT DISTINCT * FROM in
 streams:
   a: {to: C.a, source: {format: rate}}
