@@ -238,6 +238,11 @@ RULES: Final = _rules()
 _OF_NUMBERS: Final = frozenset(
     {_arithmetic, _quotient, _sum, _average, _number, _whole, _rounded, _double}
 )
+_PLAIN_TEXTS: Final = frozenset(
+    {"to_json", "to_xml", "format_string", "printf", "md5", "sha2", "get_json_object", "soundex"}
+    | {"quote", "url_encode", "base64", "string", "collate"}
+)
+"""Functions whose texts are compared by their bytes, whatever the texts that they are made of."""
 _TRUTHS: Final = frozenset({"is null", "is not null", "is true", "is false"})
 
 
@@ -249,9 +254,15 @@ def result_type(function: str, arguments: Sequence[Expression]) -> DataType:
     """
     type_ = _result_type(function, arguments)
     types = [type_of(argument) for argument in arguments]
-    if not {COLLATED, MAYBE_COLLATED} & set(types) or RULES.get(function) in _OF_NUMBERS:
+    plain = function in _PLAIN_TEXTS or RULES.get(function) in _OF_NUMBERS
+    if plain or not any(type_.collated for type_ in types):
         return type_
-    return COLLATED if type_.family is Family.STRING or type_ == UNKNOWN else type_
+    if type_.family is Family.STRING or type_ == UNKNOWN:
+        return COLLATED
+    made = all(kind.family not in (Family.ARRAY, Family.MAP, Family.STRUCT) for kind in types)
+    made |= any(isinstance(argument, Lambda) for argument in arguments)
+    texts = type_.family is Family.ARRAY and type_.element in (STRING, UNKNOWN, None)
+    return _array([COLLATED]) if made and texts else type_
 
 
 def _result_type(function: str, arguments: Sequence[Expression]) -> DataType:

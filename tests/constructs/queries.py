@@ -120,3 +120,24 @@ AGGREGATED: Final[tuple[str, ...]] = (
     "SUM(n) FILTER (WHERE n > 1)", "ARRAY_AGG(n)", "SUM(n) + 1", "SUM(n) / COUNT(*)", "TRY_SUM(n)",
     "SUM(n * 2)", "MAX(n) - MIN(n)", "MAX(struct(ts, n)).n",
 )  # fmt: skip
+
+TEXTS: Final[tuple[str, ...]] = (
+    "left(campaign, 1)", "right(campaign, 1)", "ltrim(campaign)", "rtrim(campaign)", "rpad(campaign, 3)",
+    "translate(campaign, 'a', 'b')", "elt(1, campaign, 'x')", "mask(campaign)", "sentences(campaign)",
+    "overlay(campaign PLACING '' FROM 2)", "substring_index(campaign, ',', 1)", "format_string('%s', campaign)",
+    "array_join(array(campaign), ',')", "array_sort(array(campaign))", "array_max(array(campaign))",
+    "array_repeat(campaign, 2)", "array_append(array('x'), campaign)", "array_insert(array('x'), 1, campaign)",
+    "arrays_zip(array(campaign))", "array_compact(array(campaign))", "array_prepend(array('x'), campaign)",
+    "map_from_arrays(array(1), array(campaign))", "map_values(map(1, campaign))", "map_keys(map(campaign, 1))",
+    "map_entries(map(1, campaign))", "map_concat(map(1, campaign), map(2, 'x'))", "str_to_map(campaign)",
+    "struct(campaign)", "transform(array(campaign), c -> c || 'x')", "filter(array(campaign), c -> c = 'x')",
+    "zip_with(array(campaign), array('x'), (a, b) -> a || b)", "reduce(array(campaign), '', (a, c) -> a || c)",
+    "transform_values(map(1, campaign), (k, v) -> v)", "map_filter(map(1, campaign), (k, v) -> k > 0)",
+    "flatten(array(array(campaign)))", "slice(array(campaign), 1, 1)", "try_element_at(map(1, campaign), 1)",
+    "if(n > 1, campaign, 'x')", "nullif(campaign, 'x')", "nvl2(n, campaign, 'x')", "greatest(campaign, 'x')",
+    "least(campaign, 'x')", "btrim(campaign)", "char(ascii(campaign))", "parse_url(campaign, 'HOST')",
+    "max(struct(campaign, n)).campaign", "collect_set(campaign)", "array_agg(DISTINCT campaign)", "first(campaign)",
+    "any_value(campaign)", "max_by(campaign, n)", "min(array(campaign))", "listagg(campaign)", "approx_top_k(campaign)",
+    "histogram_numeric(n, 3)", "string_agg(DISTINCT campaign, ',')", "mode(campaign)", "min_by(struct(campaign), n)",
+)  # fmt: skip
+"""What is made of a text."""

@@ -57,6 +57,12 @@ _VIEW: Final = re.compile(
 )
 _VARIABLE: Final = re.compile(r"\$\{(?:(?:hive|spark)?conf:|hivevar:|spark:)?([\w.]+)\}")
 """A setting of the session whose value Spark puts into a statement."""
+_DECLARED: Final = re.compile(
+    r"\s*(?:DECLARE(?:\s+OR\s+REPLACE)?(?:\s+VAR(?:IABLE)?)?|SET\s+VAR(?:IABLE)?)\s+"
+    r"(?:session\.)?`?(\w+)`?\s+(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A variable of the session and what becomes its value."""
 _SET: Final = re.compile(r"\s*SET\s+`?([\w.]+)`?\s*=\s*(.*?)\s*;?\s*", re.IGNORECASE | re.DOTALL)
 _NAME: Final = r"(?:[\w.]|`[^`]*`)+"
 _MERGE: Final = re.compile(
@@ -114,6 +120,8 @@ class Answers:
     streaming: Callable[[Any, dict[str, Any]], bool]
     """Relation, views -> whether it reads a stream."""
     conf: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+    """Of the session, in SQL: name -> the text that gives its value."""
     views: dict[str, Any] = field(default_factory=dict)
     started: list[Started] = field(default_factory=list)
     pipeline: list[Any] = field(default_factory=list)
@@ -299,6 +307,10 @@ class Answers:
         outside.changing(text)
         if setting := _SET.fullmatch(text):
             self.conf[setting[1]] = setting[2]
+        if declared := _DECLARED.match(text):
+            self.variables[declared[1].lower()] = declared[2].replace("*/", "")
+        words = {word.lower() for word in re.findall(r"\w+", text)}
+        text += "".join(f" /* {v} {self.variables[v]} */" for v in self.variables if v in words)
         relation = pb.Relation()
         if root is None:
             relation.sql.query = text

@@ -6,11 +6,13 @@ functions, joins with their kinds, distinct, set operations, windows, limits, ge
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from annotations.file import load
 from annotations.whitebox.code import Code
@@ -18,7 +20,7 @@ from annotations.whitebox.datatypes import Family
 from tests.constructs.analyzed import ours, register, sparks
 from tests.constructs.catalogue import CONSTRUCTS, SCHEMAS
 from tests.constructs.observe import session
-from tests.constructs.queries import AGGREGATED, EXPRESSIONS, QUERIES
+from tests.constructs.queries import AGGREGATED, EXPRESSIONS, QUERIES, TEXTS
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FILES = ("ad_network/ad_network.yaml", "settlement/settlement.yaml", "wordcount/wordcount.yaml")
@@ -65,6 +67,25 @@ def test_expressions_have_the_types_that_spark_gives_them(
         assert types[0].pop(expression).family is Family.UNKNOWN
         del types[1][expression]
     assert types[0] == types[1]
+
+
+@pytest.mark.parametrize("text", ["{}", "array({})", "named_struct('x', {}).x"])
+def test_what_spark_compares_under_a_collation_is_taken_for_collated(text: str, spark: Any) -> None:
+    """The type of a function of a text says how the text is compared that it gives."""
+    given = text.format("collate(campaign, 'UTF8_LCASE')")
+    found: dict[str, bool] = {}
+    name = re.compile(r"\bcampaign\b")
+    for plain in filter(name.search, [*EXPRESSIONS, *AGGREGATED, *TEXTS]):
+        sql = f"SELECT {name.sub(lambda _: given, plain)} AS x FROM clicks"
+        try:
+            kind = spark.sql(sql).schema[0].dataType.simpleString()
+        except PySparkException:  # Spark has no type for some mixed texts
+            continue
+        if "collate" in kind:
+            ((_, read),) = ours(sql, SCHEMAS).columns
+            found[plain] = read.collated
+    assert not [plain for plain, collated in found.items() if not collated]
+    assert len(found) > 10
 
 
 def queries() -> Iterator[tuple[str, str, Mapping[str, Mapping[str, str]]]]:

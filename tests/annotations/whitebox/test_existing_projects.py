@@ -155,6 +155,32 @@ clicks = spark.readStream.schema("id INT, n INT").json("clicks")
 """
 
 
+@pytest.mark.parametrize(
+    ("declared", "column", "chance"),
+    [
+        ("DECLARE VARIABLE v = now()", "v", True),
+        ("DECLARE OR REPLACE v TIMESTAMP DEFAULT current_timestamp()", "session.v", True),
+        ("DECLARE v INT", "v", False),
+        ("SET VAR v = CAST(rand() * 10 AS INT)", "v", True),
+        ("DECLARE VARIABLE other = now()", "v", False),
+        ("DECLARE VARIABLE n = now()", "n", False),
+    ],
+)
+def test_a_variable_is_left_to_chance_where_its_value_is(
+    declared: str, column: str, chance: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "script.py"
+    query = f"SELECT id FROM clicks WHERE n > {column}"
+    file.write_text(
+        f"{BEGINNING}spark.sql({declared!r})\nclicks.createOrReplaceTempView('clicks')\n"
+        f"spark.sql({query!r}).writeStream.format('json').start('out')\n",
+        encoding="utf-8",
+    )
+    dataflow, _ = importing.load(file, execute=Limits())
+    (path,) = dataflow.components["out"].paths
+    assert (path.nondeterministic is not None) is chance
+
+
 SQL_MERGE: Final = """
     rows{0}.createOrReplaceTempView("news")
     rows.sparkSession.sql("MERGE INTO t USING news ON t.id = news.id {1}")

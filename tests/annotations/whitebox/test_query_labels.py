@@ -278,6 +278,9 @@ def test_a_record_is_in_several_windows_that_overlap() -> None:
         "SELECT k, name FROM a EXCEPT SELECT k, name FROM b",
         "SELECT k, name FROM a EXCEPT ALL SELECT k, name FROM b",
         "SELECT DISTINCT k, collate(CAST(n AS STRING), 'UNICODE_CI') AS text FROM a",
+        "SELECT DISTINCT k, split(name, ',') AS parts FROM a",
+        "SELECT DISTINCT k, array_join(array(name), ',') AS text FROM a",
+        "SELECT DISTINCT k, transform(array(name), t -> t || 'x') AS texts FROM a",
     ],
 )
 def test_of_equal_texts_under_a_collation_the_first_one_is_shown(sql: str) -> None:
