@@ -20,5 +20,6 @@ where it is used.
 - `code`: the derived outputs of a whole dataflow, each once; `components`, `deriving`: annotations
   out of them, written as `path_text`; `claims`: written annotations held against them.
 - `checking`, `placement`, `code_checks`: mistakes in SQL, with their `places` in the file.
-- `existing`: whole projects and scripts as graphs of datasets.
+- `existing`: whole projects and scripts as graphs of datasets; `foreign_sql`: files of SQL that it
+  names and does not read.
 """

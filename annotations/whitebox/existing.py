@@ -26,6 +26,7 @@ from annotations.whitebox.derivation import (
     Evidence,
 )
 from annotations.whitebox.derive import annotate
+from annotations.whitebox.foreign_sql import language_of
 from annotations.whitebox.pyspark_code import (
     SPECIFICATIONS,
     Code,
@@ -139,6 +140,8 @@ def _tried(path: Path, execute: Limits, *, follow: bool) -> Graph | Unreadable:
 
 
 def _read(path: Path, execute: Limits, *, follow: bool) -> Graph:
+    if (unreadable := _foreign(path)) is not None:
+        raise unreadable
     if path.suffix in SUFFIXES:
         return _graph(path, read_script(path, limits=execute, follow=follow))
     specification = path if path.name in SPECIFICATIONS else _specification(path)
@@ -161,13 +164,30 @@ def read_all(
 
 def _read_all(paths: Sequence[Path], execute: Limits, *, follow: bool) -> list[Graph | Unreadable]:
     graphs: list[Graph | Unreadable] = []
-    scripts = read_scripts(paths, limits=execute, follow=follow)
-    for path, script in zip(paths, scripts, strict=True):
+    foreign = {path: _foreign(path) for path in paths}
+    asked = [path for path in paths if foreign[path] is None]
+    scripts = dict(zip(asked, read_scripts(asked, limits=execute, follow=follow), strict=True))
+    for path in paths:
+        script = foreign[path] or scripts[path]
         try:
             graphs.append(script if isinstance(script, Unreadable) else _graph(path, script))
         except Unreadable as unreadable:
             graphs.append(unreadable)
     return graphs
+
+
+def _foreign(path: Path) -> Unreadable | None:
+    """Why a file of SQL is not read, where it is none of Spark's."""
+    if path.suffix != ".sql":
+        return None
+    text = path.read_text(encoding="utf-8", errors="replace")
+    language = language_of(text)
+    if language is None:
+        return None
+    line = language.pattern.split(text, maxsplit=1)[0].count("\n") + 1
+    return Unreadable(
+        language.reason, remedy=language.remedy, position=Position(str(path), line, 1)
+    )
 
 
 def _graph(path: Path, script: Script | Project) -> Graph:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from annotations.whitebox.foreign_sql import language_of
+
 _LEFT_OUT: Final = frozenset({"node_modules", "site-packages", "target", "venv", "__pycache__"})
 """Folders that are not looked into, beside hidden ones."""
 _SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
@@ -54,7 +56,8 @@ def candidates(folder: Path) -> Iterator[Path]:
             file = Path(place, name)
             if file.suffix in _SPEAKS and file.is_file() and file.stat().st_size <= _BYTES_MAX:
                 text = file.read_bytes()
-                if _SPEAKS[file.suffix].search(text):
+                other = file.suffix == ".sql" and language_of(text.decode(errors="replace"))
+                if other or _SPEAKS[file.suffix].search(text):
                     yield file
                     speaking += [file] if file.suffix == ".py" else []
                 elif file.suffix == ".py":

@@ -1,7 +1,8 @@
 """Find every streaming job below DIRECTORY: one line each, what it may do on replay, worst first.
 
 Jobs are dataflow files, Declarative Pipelines projects, files of SQL that define datasets of a
-pipeline, and Python scripts and notebooks that read or write streams. Python is followed without
+pipeline, and Python scripts and notebooks that read or write streams. SQL of Flink and ksqlDB and
+models of dbt are named, and not read. Python is followed without
 being run, as far as that shows what it does; --execute runs it to be read.
 
 exit status: 0; 1 with --strict where a job may give different answers, or one is not known or read

@@ -69,7 +69,9 @@ class Job:
     def text(self) -> str:
         """The sentence about its worst result."""
         if self.plan is None:
-            return f"not known: {self.diagnostics[0].message}"
+            first = self.diagnostics[0]
+            remedy = f". {first.remedy.rstrip('.')}" if first.remedy else ""
+            return f"not known: {first.message}{remedy}"
         worst = self.worst
         text = WHAT[self.label] if worst is None else worst.sentence
         if (left := self.in_part) is None or left.position is None:

@@ -22,6 +22,18 @@ streams:
   lines: {to: Keep.lines, source: {format: json, path: in}}
   kept: {from: Keep.kept, sink: {format: parquet, path: out}}
 """
+FOREIGN: Final = {
+    "flink.sql": "-- sums\nCREATE TABLE clicks (k INT, WATERMARK FOR t AS t) WITH (\n"
+    "  'connector' = 'kafka');\nINSERT INTO sums SELECT k, count(*) FROM clicks GROUP BY k;\n",
+    "ksql.sql": "CREATE TABLE sums AS SELECT k, COUNT(*) FROM clicks GROUP BY k EMIT CHANGES;\n",
+    "model.sql": "{{ config(materialized='incremental', unique_key='k') }}\n"
+    "select * from {{ ref('clicks') }} {% if is_incremental() %} where t > 1 {% endif %}\n",
+    "other.sql": "select k, count(*) from clicks group by k;\n",
+    "staging.sql": "select * from {{ source('shop', 'clicks') }}\n",
+}
+"""Files of SQL that are not Spark's, but for one that is no job."""
+NOT_READ: Final = [f"models/{at} not known" for at in ("flink.sql:3", "ksql.sql:1", "model.sql:1")]
+"""A row for each reason."""
 IMPORTED: Final = "from pyspark.sql import SparkSession\n"
 
 
@@ -35,6 +47,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(CORPUS / "scripts" / "helpers", folder / "jobs" / "helpers")
     shutil.copytree(CORPUS / "pipelines" / "shop", folder / "shop")
     shutil.copy(CORPUS / "pipelines" / "streaming_tables.sql", folder)
+    (folder / "models").mkdir()
+    for name, text in FOREIGN.items():
+        (folder / "models" / name).write_text(text)
     (folder / "flow.yaml").write_text(FLOW)
     (folder / "other.yaml").write_text("services: {}\n")
     (folder / ".hidden").mkdir()
@@ -57,6 +72,7 @@ def test_the_worst_job_is_first(repository: Path, capsys: pytest.CaptureFixture[
         "shop/transformations/report.sql:1 Run",
         "streaming_tables.sql:11 Run",
         "jobs/rdd_map.py:6 not known",
+        *NOT_READ,
         "flow.yaml:5 Async",
         "jobs/python_udf.py:21 Async",
     ]
@@ -106,6 +122,7 @@ def test_no_script_is_run_without_being_asked_for(
         "shop/transformations/report.sql:1 Run",
         "streaming_tables.sql:11 Run",
         "jobs/rdd_map.py:1 not known",
+        *NOT_READ,
         "flow.yaml:5 Async",
         "jobs/python_udf.py:21 Async",
     ]
@@ -126,6 +143,17 @@ def test_jobs_that_are_not_known_for_one_reason_share_a_row(
     assert "so is store/spark-pipeline.yml:1" in row
 
 
+def test_sql_that_is_not_spark_s_is_named_with_what_to_do(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["scan", str(repository), "--format", "markdown"])
+    rows = [row for row in capsys.readouterr().out.splitlines() if "models/" in row]
+    assert ["of a component" in row for row in rows] == [True] * 3
+    assert "so is models/staging.sql:1" in rows[2]
+    assert main(["import", str(repository / "models" / "model.sql")]) == 2
+    assert "dbt compile" in capsys.readouterr().err
+
+
 def test_sarif_has_a_result_for_each_job_that_is_not_the_same_on_replay(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +172,7 @@ def test_sarif_has_a_result_for_each_job_that_is_not_the_same_on_replay(
         ("replay-run", "shop/transformations/report.sql"),
         ("replay-run", "streaming_tables.sql"),
         ("BLZ094", "jobs/rdd_map.py"),
+        *(("BLZ080", f"models/{name}") for name in sorted(FOREIGN) if name != "other.sql"),
     ]
 
 
@@ -181,5 +210,5 @@ def test_a_page_names_every_job(repository: Path, tmp_path: Path) -> None:
     page = tmp_path / "jobs.html"
     assert main(["scan", str(repository), "-o", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
-    assert "6 streaming jobs" in text
+    assert "10 streaming jobs" in text
     assert "jobs/latest_value.py:7" in text
