@@ -457,14 +457,19 @@ def _live(leaf: ir.Source) -> bool:
     return leaf.role in (ir.Role.STREAM, ir.Role.REQUEST)
 
 
+_OF_YAML: Final = frozenset({"false", "n", "no", "null", "off", "on", "true", "y", "yes"})
+"""Words that YAML takes for something else than a name."""
+
+
 def name_in_file(text: str) -> str:
     """A name that a dataflow file may have for anything.
 
-    >>> name_in_file("silver.orders"), name_in_file("$name")
-    ('silver_orders', 'name')
+    >>> name_in_file("silver.orders"), name_in_file("$name"), name_in_file("on")
+    ('silver_orders', 'name', 'n_on')
     """
     word = re.sub(r"[^\w-]+", "_", text).strip("_-") or "unnamed"
-    return word if word[0].isalpha() or word[0] == "_" else f"n_{word}"
+    plain = word[0].isalpha() and word.lower() not in _OF_YAML
+    return word if plain else f"n_{word}"
 
 
 def _query_name(query: Query) -> str:

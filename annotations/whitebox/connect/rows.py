@@ -14,7 +14,7 @@ from annotations.whitebox.connect.grouping import has_aggregate, total
 from annotations.whitebox.connect.outside import MODEL, UNREAD
 from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built, type_of
-from annotations.whitebox.datatypes import INT, UNKNOWN, DataType, Family
+from annotations.whitebox.datatypes import INT, STRING, UNKNOWN, DataType, Family
 from annotations.whitebox.functions import GENERATORS
 from annotations.whitebox.ir import Call, Column, Expression, Literal, Ref
 
@@ -264,6 +264,22 @@ def _hint(home: Relations, proto: Any, at: Position | None) -> Built:
     return home.user_code(inside, reason, at, deterministic=False, left_open=left_open)
 
 
+def _unpivot(home: Relations, proto: Any, at: Position | None) -> Built:
+    """For each row a row for each of several columns, with its name and value."""
+    over = home.build(proto.input)
+    ids = [output for e in proto.ids for output in home.expressions.outputs(e, over)]
+    listed = proto.values.values if proto.HasField("values") else ()
+    values = [value for e in listed for _, value in home.expressions.outputs(e, over)]
+    if not listed:
+        kept = {value.column for _, value in ids if isinstance(value, Ref)}
+        values = [Ref(column) for column in over.columns if column not in kept]
+    named = Column(proto.variable_column_name, STRING), Column(proto.value_column_name)
+    stack = Call("stack", tuple(values), UNKNOWN, True, at)
+    below = home.made(ir.Generate(over.relation, stack, named, at), [over])
+    outputs = [*ids, *((column.name, Ref(column)) for column in named)]
+    return home.project(below, outputs, at)
+
+
 def _scored(home: Relations, proto: Any, at: Position | None) -> Built:
     """The rows with what a model says of each of them: columns that the plan names, and that its
     input does not have."""
@@ -296,5 +312,6 @@ CONVERTERS: Final[dict[str, Converter]] = {
     "repartition": _repartition,
     "repartition_by_expression": _repartition,
     "collect_metrics": _same,
+    "unpivot": _unpivot,
 }
 """Kind of a relation -> what makes its plan."""

@@ -79,7 +79,9 @@ CONSTANT: Final = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parque
 is in other formats is read anew in every micro-batch, as it is then."""
 
 
-_VERSIONS: Final = frozenset({"timestampasof", "versionasof"})
+_VERSIONS: Final = frozenset(
+    {"as-of-timestamp", "as.of.instant", "snapshot-id", "tag", "timestampasof", "versionasof"}
+)
 """Options of tables that keep their versions."""
 OF_FILES: Final = CONSTANT | {"cloudfiles", "delta"}
 """Formats of files of which there may be more: those of which `_metadata` tells."""
@@ -150,7 +152,8 @@ class Sources:
 
     def _dated(self, source: Source, data: Any) -> Relation:
         """A source whose path is another one each time is left to chance."""
-        chance = Chance.of([*data.paths, *data.options.values()])
+        options = [v for k, v in data.options.items() if not _OF_CLIENT.search(k)]
+        chance = Chance.of([*data.paths, *options])
         if chance is None or not chance.decides:
             return source
         return Filter(source, by_chance(source.position), source.position)
@@ -207,6 +210,10 @@ class Sources:
             name = f"{base}_{number}"
         self.read[name] = described
         return name
+
+
+_OF_CLIENT: Final = re.compile(r"client\.?id|group\.?id|consumer\.?group|password|token", re.I)
+"""Options that say who reads, and change nothing of what is read."""
 
 
 def _fixed(options: Mapping[str, str]) -> bool:

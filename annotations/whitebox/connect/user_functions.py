@@ -720,7 +720,7 @@ class _Module:
                     return name
                 case ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store()):
                     root = _root(inner)
-                    if root and root not in own:
+                    if root not in own and (root or self._given_again(inner, own)):
                         return ast.unparse(inner)[:60]
                 case ast.Call(func=function, args=[ast.Name(id=name), *_]) if name not in own and (
                     self._called(function) in _CHANGING_FIRST or _unbound(function)
@@ -760,7 +760,9 @@ class _Module:
     def _holds(self, node: ast.expr, own: Collection[str], depth: int = 5) -> bool:
         """Whether an expression is a list or the like that is there before the function is."""
         root = _root(node)
-        if not root or root in own:
+        if not root:
+            return self._given_again(node, own)
+        if root in own:
             return False
         other, member = self._other(self._called(node)) if root in self.imported else (None, "")
         if other is not None and depth:
@@ -773,6 +775,18 @@ class _Module:
         if not isinstance(value, ast.Call):
             return not isinstance(value, ast.Constant | ast.Tuple | ast.JoinedStr | ast.Lambda)
         return getattr(value.func, "attr", "") != "accumulator"  # Spark sums it up, and tells none
+
+    def _given_again(self, node: ast.expr, own: Collection[str]) -> bool:
+        """Whether an expression begins with a call that gives what is there before: the type of
+        something, or what a function or an object of the user has."""
+        while isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        match node:
+            case ast.Call(func=ast.Name(id=name)):
+                return name in ("type", "vars", "globals") or name in self.functions
+            case ast.Call(func=ast.Attribute(value=owner)):
+                return self._holds(owner, own)
+        return False
 
     def _batch(self, node: _Definition, depth: int = 3) -> str:
         """What a function of pandas does with all rows of a batch, or a method that it gives them

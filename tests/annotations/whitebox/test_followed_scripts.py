@@ -669,6 +669,24 @@ _NOT_KNOWN: Final = (
     ("df = df.withColumn('n', functools.reduce(operator.add, [df.v, F.rand()]))", "CR, chance"),
     ("df = df.groupBy('k').pivot('v', [1.0, 2.0]).count()", "OW[k]"),
     ("df = df.withColumn('n', F.lit(spark.sparkContext.textFile('/a').count()))", "CR, chance"),
+    ("df = df.unpivot('k', ['v'], 'name', 'value').where('value > 1')", "CR"),
+    ("df = df.melt(ids=['k'], values=None, variableColumnName='n', valueColumnName='v')", "CR"),
+    (
+        "df = df.unpivot('k', [F.rand().alias('v')], 'name', 'value')",
+        "CR, chance",
+    ),
+    *(
+        (
+            f"df = spark.readStream.format('kafka').option('subscribe', 'df')"
+            f".option('{name}', str(uuid.uuid4())).load()",
+            label,
+        )
+        for name, label in (
+            ("kafka.client.id", "CR"),
+            ("kafka.group.id", "CR"),
+            ("startingOffsets", "CR, chance"),
+        )
+    ),
     ("df = cleaned(df)", "OW[*], chance"),
     ("df = tried(df)", "CR"),
     ('df = df.groupBy("k").agg(agg.of("v"))', "OW[*], chance"),

@@ -57,6 +57,7 @@ SET["t"] = time.time()
 zeros = np.zeros(1)
 class Config:
     started = time.time()
+def box_of(): return LIMITS
 def put(box, x): box[x] = 1
 @lru_cache(None)
 def slow(x): return x
@@ -88,6 +89,13 @@ CASES = [
     ("return api.get(x).json()", "chance"),
     ("seen.add(x)\n    return len(seen)", "kept"),
     ("PARTS.append(x)\n    return len(PARTS)", "kept"),
+    ("type(shared).n += 1\n    return shared.n", "kept"),
+    ("type(shared).marks.append(x)\n    return 1", "kept"),
+    ("box_of()['n'] = x\n    return 1", "kept"),
+    ("box_of().setdefault(x, 1)\n    return 1", "kept"),
+    ("shared.marks_of().append(x)\n    return 1", "kept"),
+    ("return [x].copy().pop()", ""),
+    ("return dict(x).setdefault('a', 1)", ""),
     ("summed.add(1)\n    return x", ""),
     ("return keeps(x)", "kept"),
     ("counts[x] += 1\n    return counts[x]", "kept"),
