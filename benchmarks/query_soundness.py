@@ -404,8 +404,8 @@ class Duck:
 
 
 def _as_in_spark(node: exp.Expression) -> exp.Expression:
-    """A sample of so many rows as the LIMIT that it is in Spark; DuckDB draws them. A cast to a text
-    as one without a collation, which DuckDB would keep."""
+    """A sample of so many rows as the LIMIT that it is in Spark; DuckDB draws them. A cast to a
+    text as one without a collation, which DuckDB would keep."""
     if isinstance(node, exp.Cast) and node.to.is_type(*exp.DataType.TEXT_TYPES):
         return exp.Collate(this=node, expression=exp.to_identifier("C"))
     sample = node.args.get("sample")

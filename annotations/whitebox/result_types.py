@@ -259,10 +259,10 @@ def result_type(function: str, arguments: Sequence[Expression]) -> DataType:
         return type_
     if type_.family is Family.STRING or type_ == UNKNOWN:
         return COLLATED
-    made = all(kind.family not in (Family.ARRAY, Family.MAP, Family.STRUCT) for kind in types)
-    made |= any(isinstance(argument, Lambda) for argument in arguments)
+    built = all(kind.family not in (Family.ARRAY, Family.MAP, Family.STRUCT) for kind in types)
+    built |= any(isinstance(argument, Lambda) for argument in arguments)
     texts = type_.family is Family.ARRAY and type_.element in (STRING, UNKNOWN, None)
-    return _array([COLLATED]) if made and texts else type_
+    return _array([COLLATED]) if built and texts else type_
 
 
 def _result_type(function: str, arguments: Sequence[Expression]) -> DataType:
