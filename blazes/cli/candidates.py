@@ -7,10 +7,11 @@ import builtins
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import Final
 
+from annotations.whitebox.connect.program import module_file
 from annotations.whitebox.foreign_sql import language_of
 
 _LEFT_OUT: Final = frozenset({"node_modules", "site-packages", "target", "venv", "__pycache__"})
@@ -32,7 +33,7 @@ _SPEAKS: Final = {
 _BYTES_MAX: Final = 4 * 2**20
 """Size of the largest file that is looked at."""
 _IMPORT: Final = re.compile(
-    rb"^\s*(?:from|import)\s+([\w., ]+)(?:import\s+([\w, ]+))?", re.MULTILINE
+    rb"^[ \t]*(?:from|import)\s+(\.*)([\w.]*)(?:\s+import\s+(\([\w,\s]+|[\w, \t]+))?", re.MULTILINE
 )
 _KNOWN: Final = sys.stdlib_module_names | {"pyspark"}
 
@@ -67,29 +68,39 @@ def candidates(folder: Path) -> Iterator[Path]:
 
 def _starting(speaking: Iterable[Path], silent: dict[Path, bytes]) -> Iterator[Path]:
     """The scripts among the silent files that run something and reach a module that speaks."""
-    reached = {_module(file) for file in speaking}
-    imports = {file: set(_imported(text)) for file, text in silent.items()}
+    reached = set(speaking)
+    imports = {file: set(_imported(file, text)) for file, text in silent.items()} if reached else {}
     size = 0
     while size < len(reached):
         size = len(reached)
-        reached |= {_module(file) for file, names in imports.items() if names & reached}
-    for file, names in imports.items():
-        if names & reached and not defines_only(silent[file]):
+        reached |= {file for file, modules in imports.items() if modules & reached}
+    for file, modules in imports.items():
+        names = {
+            module.parent.name if module.stem == "__init__" else module.stem
+            for module in modules & reached
+        }
+        if names and not defines_only(silent[file], names):
             yield file
 
 
-def _module(file: Path) -> str:
-    return file.parent.name if file.stem == "__init__" else file.stem
-
-
-def _imported(text: bytes) -> Iterator[str]:
+def _imported(file: Path, text: bytes) -> Iterator[Path]:
+    """The files of the modules that a file imports, as far as they lie in its project."""
     for match in _IMPORT.finditer(text):
-        for part in re.findall(rb"\w+", b" ".join(match.groups(b""))):
-            yield part.decode("ascii", "replace")
+        dots, module, names = (part.decode("ascii", "replace") for part in match.groups(b""))
+        inside = (f"{module}.{name}".strip(".") for name in re.findall(r"\w+", names))
+        for name in (module, *inside):
+            imported = module_file(name, file, level=len(dots))
+            if imported is not None:
+                yield imported
 
 
-def defines_only(text: bytes) -> bool:
+def defines_only(text: bytes, reached: Set[str] | None = None) -> bool:
     """Whether a module starts nothing when it is run: it imports, defines and assigns.
+
+    Args:
+        text: of the module.
+        reached: names of the modules that may start something; None: all but those of Python and
+            of PySpark may.
 
     >>> defines_only(b"import logging\\nlog = logging.getLogger()\\ndef run(spark): ...")
     True
@@ -100,21 +111,27 @@ def defines_only(text: bytes) -> bool:
         body = ast.parse(text).body
     except (SyntaxError, ValueError):
         return False
-    harmless = _harmless(body)
+    harmless = _harmless(body, reached)
     return all(_defines(statement, harmless) for statement in body)
 
 
-def _harmless(body: Iterable[ast.stmt]) -> set[str]:
-    """The names of what a module imports of Python and of PySpark."""
+def _harmless(body: Iterable[ast.stmt], reached: Set[str] | None) -> set[str]:
+    """The names of what a module imports that starts nothing."""
+
+    def starts(module: str, *names: str) -> bool:
+        parts = {*module.split("."), *names}
+        return bool(parts & reached) if reached is not None else module.split(".")[0] not in _KNOWN
+
     names = set(dir(builtins)) - {"eval", "exec", "__import__"}
     for statement in body:
         if isinstance(statement, ast.Import):
             for alias in statement.names:
-                root = alias.name.partition(".")[0]
-                names |= {alias.asname or root} if root in _KNOWN else set()
+                if not starts(alias.name):
+                    names.add(alias.asname or alias.name.partition(".")[0])
         elif isinstance(statement, ast.ImportFrom):
-            known = not statement.level and (statement.module or "").partition(".")[0] in _KNOWN
-            names |= {alias.asname or alias.name for alias in statement.names if known}
+            for alias in statement.names:
+                if not starts(statement.module or "", alias.name):
+                    names.add(alias.asname or alias.name)
     return names - {"pipelines"}
 
 

@@ -259,6 +259,10 @@ class DefaultFloat(float, Open):
     """A number with a fraction by default."""
 
 
+class DefaultBytes(bytes, Open):
+    """Bytes of a text by default."""
+
+
 class DefaultDict(dict[Any, Any], Open):
     """Settings by default, of which there may be others."""
 
@@ -298,6 +302,8 @@ def _methods(kind: type[Default] | type[Outside]) -> None:
                 return found
             if isinstance(found, str):
                 return kind(found)
+            if isinstance(found, bytes):
+                return DefaultBytes(found) if kind is Default else kind(text)
             if isinstance(found, list):
                 return Defaults(map(kind, found))
             if isinstance(found, tuple):
@@ -309,7 +315,7 @@ def _methods(kind: type[Default] | type[Outside]) -> None:
 
     for name, function in vars(str).items():
         tests = ("__contains__", "__lt__", "__le__", "__gt__", "__ge__")
-        left = ("maketrans", "encode", "join", "format", "format_map")
+        left = ("maketrans", "join", "format", "format_map")
         if name in tests or not name.startswith(("_", *left)):
             setattr(kind, name, of(function))
 
@@ -330,6 +336,7 @@ _BY_DEFAULT: Final[dict[type, type]] = {
     str: Default,
     int: DefaultNumber,
     float: DefaultFloat,
+    bytes: DefaultBytes,
     list: Defaults,
     dict: DefaultDict,
 }

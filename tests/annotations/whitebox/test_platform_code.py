@@ -151,6 +151,17 @@ counts.writeStream.queryName("counts").outputMode("update").format("console").st
 """,
         {"counts": "OW[*]"},
     ),
+    "environment.py": (
+        """
+import os
+secret = os.environ.get("TOKEN_SECRET", "").encode("utf-8")
+if not secret:
+    raise EnvironmentError("TOKEN_SECRET must be set")
+df = spark.readStream.schema("k STRING").json("/in")
+df.writeStream.queryName("tokens").format("console").start()
+""",
+        {"tokens": "CR"},
+    ),
     "functions.sql": (
         """
 CREATE OR REFRESH STREAMING TABLE logs AS
