@@ -223,7 +223,7 @@ def test_every_deed_ends_within_limits_and_leaves_nothing(
     check_executed(flow, deed, when="import")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_deeds_together_end_within_limits_and_leave_nothing(
     seed: int, seconds: int, flow: Hostile
 ) -> None:

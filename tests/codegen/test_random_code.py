@@ -88,7 +88,7 @@ def test_what_the_analysis_accepts_compiles() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_job_runs_to_the_end(seed: int, tmp_path: Path) -> None:
     """Each key of each source has four records, and punctuations of both producers."""
     source = random.Random(100 + seed)
