@@ -155,15 +155,12 @@ class _Choice:
         """Seals wanted behind a confluent path, as wanted before it, under the older names."""
         names = path.declared.lineage
         for key in wanted:
-            if names is None:
-                self._want(path.input, key)
-            elif all(name in names for name in key):
-                self._want(path.input, frozenset(names[n] for n in key))
+            self._want(path.input, key if names is None else frozenset(names[n] for n in key))
 
     def _want(self, source: Input, key: Key) -> None:
-        for stream in source.streams:
-            if stream.producer is not None:
-                self._wanted.setdefault(stream.producer, Counter())[key] += 1
+        for output in [stream.producer for stream in source.streams]:
+            if output is not None and key in self._propagation.verdicts[output].label.keys:
+                self._wanted.setdefault(output, Counter())[key] += 1
 
 
 def _common(offers: Iterable[frozenset[Key]]) -> frozenset[Key]:
