@@ -51,6 +51,8 @@ def join(context: Context, node: Join, left: Facts, right: Facts) -> Facts:
         facts = late(context, facts, theta)
     facts = _absence(node, facts, left, right, theta)
     facts.linked = _linked(node, left, right, equal)
+    if node.kind is not JoinKind.INNER and not left.live and right.live and not right.stores:
+        facts.again = "a row of a table leaves again with each micro-batch that has its partner"
     if node.kind in (JoinKind.LEFT, JoinKind.ANTI):
         facts.fixed = left.fixed
     elif node.kind is JoinKind.FULL:

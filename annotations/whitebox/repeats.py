@@ -131,7 +131,9 @@ class _Pass:
 
     def _join(self, node: Join, left: Copies, right: Copies) -> Copies:
         if node.kind in (JoinKind.SEMI, JoinKind.ANTI):
-            return _together([left, _rows(_counted(right, ABSORB), MANY)])
+            # A row that is none of records is put out for each micro-batch that has its partner.
+            behind = ABSORB if self._is_of_records(node.left) else MAKE
+            return _together([left, _rows(_counted(right, behind), MANY)])
         if node.condition is not None:
             left, right = _if_known([node.condition], left), _if_known([node.condition], right)
         by_pairs = all(map(self._is_of_records, inputs_of(node)))

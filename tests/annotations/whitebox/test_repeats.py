@@ -111,6 +111,22 @@ def test_in_update_mode_a_group_is_put_out_again(query: str, repeats: str) -> No
     assert paths(query, mode="update", file=ONE_INPUT) == {"a": (repeats, "many")}
 
 
+@pytest.mark.parametrize(
+    ("rows", "repeats"),
+    [
+        ("SELECT v FROM a WHERE a.v = t.x", "make"),
+        ("SELECT v FROM a WHERE a.v > t.x", "make"),
+        ("SELECT DISTINCT v FROM a WHERE a.v = t.x", "make"),
+        ("SELECT v FROM a WHERE a.v = t.x GROUP BY v HAVING count(*) > 2", "corrupt"),
+    ],
+)
+def test_a_row_of_a_table_is_put_out_with_each_micro_batch_that_names_it(
+    rows: str, repeats: str
+) -> None:
+    query = f"SELECT x FROM (VALUES (1), (2)) AS t(x) WHERE EXISTS ({rows})"
+    assert paths(query, file=ONE_INPUT) == {"a": (repeats, "many")}
+
+
 @pytest.mark.parametrize("query", [*QUERIES, *PAIRS])
 def test_duckdb_does_not_refute_it(query: str) -> None:
     """Copies of some records of one input: the rows, or the set of them, stay what they were."""
