@@ -5,8 +5,10 @@ gRPC channel. `channel` is such a channel that ends in this process, `answers` w
 `relations` turns the plans into the representation of `annotations.whitebox.ir`. `scripts` runs a
 script or notebook, whose text `program` gives; `project` plans a pipeline; what only their place
 knows has stand-ins in `outside` and `databricks`; the text of functions that Spark calls is looked
-through by `user_functions`. `interpreter` follows a script that is not run, with what is
-`permitted`, its `classes`, the `standard` library and the `configuration` beside it; `counts` are
+through by `user_functions`, as a `module_text`: what they do with whole `batches`, or record by
+record in `frame_loops`, and with `failures` of a write. `interpreter` follows a script that is not
+run, its `script_functions` and `classes`, with what is `permitted`, the `standard` library and the
+`configuration` beside it; `values` says what is known of what they make. `counts` are
 the numbers of records that a function of `foreachBatch` is called with. `carrying` gives the text
 of a query in PySpark again: `frame_text` of its DataFrames, `expression_text` of what they compute,
 `definitions` of the functions of the user. User code runs, so all of this happens in a process of

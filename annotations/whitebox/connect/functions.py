@@ -18,9 +18,10 @@ from annotations.whitebox.connect.reading import Reading, place_text  # first: p
 # isort: split
 from annotations.whitebox.connect import outside, permitted
 from annotations.whitebox.connect.answers import Refused
-from annotations.whitebox.connect.interpreter import Interpreter, Scope
+from annotations.whitebox.connect.interpreter import Interpreter
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.program import program
+from annotations.whitebox.connect.script_functions import Scope
 from annotations.whitebox.functions import known
 
 

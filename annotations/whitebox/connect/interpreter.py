@@ -24,9 +24,8 @@ from collections.abc import (
     Sequence,
     ValuesView,
 )
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from annotations.dataflow import Position
@@ -40,11 +39,42 @@ from annotations.whitebox.connect import (
 )
 from annotations.whitebox.connect.answers import Asked, Refused
 from annotations.whitebox.connect.classes import Class, Method, Object, Super
+from annotations.whitebox.connect.module_text import Definition, yields
 from annotations.whitebox.connect.outside import PLACE, UNREAD, Default, Open, Outside
 from annotations.whitebox.connect.program import module_file, program
+from annotations.whitebox.connect.script_functions import (
+    SUPER,
+    Function,
+    Scope,
+    passed,
+    unwrapped,
+)
 from annotations.whitebox.connect.standard import Chain, Environment, Namespace
-from annotations.whitebox.derivation import ORDER
-from annotations.whitebox.python_chance import GIVEN, NAMED, Chance, reason_of, reason_of_call
+from annotations.whitebox.connect.values import (
+    UNSET,
+    are_lists,
+    as_by_default,
+    as_unknown,
+    chance_of,
+    decides,
+    deciding,
+    defaulted,
+    draws,
+    either_way,
+    enumerated,
+    holds_object,
+    holds_unknown,
+    in_order,
+    is_unknown,
+    of_file,
+    open_up,
+    same_value,
+    shown_text,
+    small,
+    unknown_of,
+    whether,
+)
+from annotations.whitebox.python_chance import GIVEN, NAMED, Chance, reason_of_call
 
 STEPS_MAX: Final = 200_000
 """Statements and expressions that are worked out of one script."""
@@ -52,8 +82,6 @@ DEPTH_MAX: Final = 60
 """Calls of the script's own functions inside of each other."""
 TURNS_DEPTH_MAX: Final = 4
 """Loops inside of each other of which a second turn is read."""
-TEXT_MAX: Final = 2**20
-"""Letters or items of a value that is worked out."""
 
 _BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
@@ -94,7 +122,6 @@ _UNARY: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {
     ast.Not: operator.not_,
 }
 
-_UNSET: Final = object()
 _MISSING: Final = re.compile(r"ImportError|ModuleNotFound|NameError")
 """Errors that say where a script runs."""
 _MAPS: Final = frozenset({"imap", "imap_unordered", "map", "map_async", "starmap"})
@@ -109,19 +136,6 @@ _COMMANDS: Final = frozenset(
     {"absl", "asyncclick", "click", "cyclopts", "fire", "hydra", "invoke", "rich_click", "typer"}
 )
 """Modules whose decorators make a command, which gets its parameters from outside."""
-_PASSING: Final = frozenset(
-    {"call_soon", "call_soon_threadsafe", "do", "run_in_executor", "run_sync", "submit"}
-    | {"to_process", "to_thread"}
-)
-"""Functions that call one that they are given with the arguments behind it."""
-_PACKING: Final = frozenset(
-    {"apply", "apply_async", "call_later", "Process", "start_new_thread", "Thread", "Timer"}
-)
-"""Functions that are given the arguments of another as a list and a dictionary behind it."""
-_ARGUMENTS: Final = ("args", "op_args", "fargs"), ("kwargs", "op_kwargs", "fkwargs", "kwds")
-"""What these are called where they have a name."""
-_SUPER: Final = "super()"
-"""The name in a method's scope of what `super()` gives."""
 _COMPARING: Final = (all, any, bool, len, max, min, range, set, sorted, sum)
 """Functions whose value for objects depends on methods of theirs, and on what is not known."""
 _GATHERING: Final = (*_COMPARING, Chain, dict, enumerate, list, reversed, tuple, zip)
@@ -160,139 +174,12 @@ class Raised(Ended):
     """The script raises an error."""
 
 
-Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _State: TypeAlias = list[tuple[dict[str, Any] | list[Any], Any]]
 """Whatever holds values that statements may set, and a copy of it."""
 
 
 class _Yielded(list[Any]):
     """What a generator of the script yields, all of it at once."""
-
-
-class Function:
-    """A function of the script: PySpark may call it like any other."""
-
-    def __init__(
-        self,
-        interpreter: Interpreter,
-        node: Definition,
-        scope: Scope,
-        kind: Class | None = None,
-    ) -> None:
-        self._interpreter = interpreter
-        self._kind = kind
-        self._node = node
-        self._scope = scope
-        self._defaults = interpreter.defaults(node.args, scope)
-        self.command = ""
-        """The module that makes a command of it."""
-        self.__name__ = getattr(node, "name", "<lambda>")
-        self.__qualname__ = self.__name__
-        self.__module__ = "__main__"
-        self.__doc__ = None
-        decorators = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
-        inner = scope.outer is not None and _free(node) & scope.names.keys()
-        self.__code__ = SimpleNamespace(
-            co_filename=str(scope.file),
-            co_firstlineno=min([node.lineno, *decorators]),
-            co_name=self.__name__,
-            co_freevars=tuple(sorted(inner)) if inner else (),
-        )
-
-    @property
-    def scope(self) -> Scope:
-        """The names around it."""
-        return self._scope
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """What its parameters are by default."""
-        return self._defaults
-
-    @property
-    def node(self) -> Definition:
-        """Its text."""
-        return self._node
-
-    def batches(self) -> int:
-        """As a function of pandas, its kind: of series, of iterators of them, or an aggregate."""
-        args = self._node.args
-        taken = " ".join(
-            ast.unparse(each.annotation)
-            for each in (*args.posonlyargs, *args.args)
-            if each.annotation is not None
-        )
-        returns = getattr(self._node, "returns", None)
-        given = "Series" if returns is None else ast.unparse(returns)
-        if "Iterator[" in given:
-            return 204
-        if "Series" in given or "DataFrame" in given:
-            return 200
-        return 217 if "Iterator[" in taken else 202
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The value that the function returns."""
-        if self.command:
-            return self.from_outside(*arguments, **named)
-        return self._called(_bound(self._node.args, self._defaults, arguments, named), arguments)
-
-    def from_outside(self, *arguments: Any, **named: Any) -> Any:
-        """The value that it returns where it may be given more than these arguments."""
-        defaults = {name: _as_default(value) for name, value in self._defaults.items()}
-        bound = _bound(self._node.args, defaults, arguments, named)
-        for each in (self._node.args.vararg, self._node.args.kwarg):
-            if each is not None:
-                bound[each.arg] = outside.as_default([*bound[each.arg]] if (
-                    each is self._node.args.vararg) else bound[each.arg])  # fmt: skip
-        if bound.get("spark") == "$spark":
-            bound["spark"] = self._interpreter.session
-        return self._called(bound, arguments)
-
-    def _called(self, bound: dict[str, Any], arguments: tuple[Any, ...]) -> Any:
-        if self._kind is not None and arguments and isinstance(arguments[0], Object | Class):
-            bound.setdefault(_SUPER, Super(arguments[0], self._kind))
-        return self._interpreter.called(self._node, self._scope, bound)
-
-
-@dataclass
-class Scope:
-    """Names of a module or of a call, in a file."""
-
-    file: Path
-    names: dict[str, Any] = field(default_factory=dict)
-    outer: Scope | None = None
-    shared: dict[str, Scope] = field(default_factory=dict)
-    """Names that belong to a scope around it."""
-    comprehension: bool = False
-    """It is of a comprehension: what `:=` sets in it belongs to the scope around it."""
-
-    def around(self) -> Iterator[Scope]:
-        """The scopes around it, the nearest first."""
-        scope = self.outer
-        while scope is not None:
-            yield scope
-            scope = scope.outer
-
-    def share(self, names: Sequence[str], *, whole: bool) -> None:
-        """Let names be those of the module (`global`), or of the nearest scope that has them."""
-        for name in names:
-            scope = self.outer or self
-            while scope.outer is not None and (whole or name not in scope.names):
-                scope = scope.outer
-            self.shared[name] = scope
-
-    def put(self, name: str, value: Any) -> None:
-        """Set a name."""
-        self.shared.get(name, self).names[name] = value
-
-    def value(self, name: str) -> Any:
-        """The value of a name; one that is not known where nothing set it."""
-        scope: Scope | None = self.shared.get(name, self)
-        while scope is not None:
-            if name in scope.names:
-                return scope.names[name]
-            scope = scope.outer
-        return permitted.BUILT_IN[name] if name in permitted.BUILT_IN else Outside(f"${name}")
 
 
 class Interpreter:
@@ -426,7 +313,7 @@ class Interpreter:
                     if isinstance(result, Object):
                         result = self.call(classes.attribute(result, "__enter__"))
                     elif isinstance(result, _Yielded):
-                        result = result[0] if len(result) == 1 else _unknown(item.context_expr)
+                        result = result[0] if len(result) == 1 else unknown_of(item.context_expr)
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, result, scope)
                 self._body(body, scope)
@@ -491,12 +378,12 @@ class Interpreter:
 
     def _if(self, node: ast.If, scope: Scope) -> None:
         test = self.value(node.test, scope)
-        if not _decides(test) or not isinstance(test, bool | int | str | list | dict | None):
+        if not decides(test) or not isinstance(test, bool | int | str | list | dict | None):
             if _ends(node.body) and not node.orelse and not _describes_all(node.body):
                 return  # a check of what only the running script has
             outside.note(f"`if {ast.unparse(node.test)[:60]}` is not known, and was read both ways")
             outside.BOTH.append(ast.unparse(node.test)[:60])
-            self._ways([node.body, node.orelse], scope, _whether(node.test, test))
+            self._ways([node.body, node.orelse], scope, whether(node.test, test))
             return
         self._body(node.body if test else node.orelse, scope)
 
@@ -507,7 +394,7 @@ class Interpreter:
             fits = self._fits(case.pattern, value, scope)
             if fits and case.guard is not None:
                 guard = self.value(case.guard, scope)
-                fits = bool(guard) if _decides(guard) else None
+                fits = bool(guard) if decides(guard) else None
             if fits is None:
                 break
             if fits:
@@ -517,7 +404,7 @@ class Interpreter:
             return
         subject = f"`match {ast.unparse(node.subject)[:60]}`"
         outside.note(f"{subject} is not worked out, and every case of it is read")
-        subject += _by(value)
+        subject += deciding(value)
         for part in ast.walk(node):
             for name in ("name", "rest"):
                 if isinstance(part, ast.pattern) and isinstance(getattr(part, name, None), str):
@@ -543,9 +430,9 @@ class Interpreter:
                 pass
             case _:
                 return None
-        plain = isinstance(value, str | int | float | None) and _decides(value)
-        known = plain and isinstance(other, str | int | float | None) and _decides(other)
-        if known or _enumerated(value, other):
+        plain = isinstance(value, str | int | float | None) and decides(value)
+        known = plain and isinstance(other, str | int | float | None) and decides(other)
+        if known or enumerated(value, other):
             return bool(value is other if isinstance(other, bool | None) else value == other)
         return None
 
@@ -614,7 +501,7 @@ class Interpreter:
         if self._leaves:
             self._leaves[-1] += left
         if self._results and (ended or left):
-            self._results[-1] += [_either_way(value, test) for value in returned]
+            self._results[-1] += [either_way(value, test) for value in returned]
         if ended:
             self._either(ended, test)
         elif left:
@@ -653,7 +540,7 @@ class Interpreter:
             if isinstance(holder, dict):
                 names = dict.fromkeys(name for each in several for name in each)
                 made = {
-                    name: self._one_of([each.get(name, _UNSET) for each in several], name, test)
+                    name: self._one_of([each.get(name, UNSET) for each in several], name, test)
                     for name in names
                 }
                 holder.clear()
@@ -670,7 +557,7 @@ class Interpreter:
         """One of several values, it is not known which: of DataFrames, what any reads is read."""
         several: list[Any] = []
         for value in values:
-            if value is not _UNSET and not any(_same_value(value, each) for each in several):
+            if value is not UNSET and not any(same_value(value, each) for each in several):
                 several.append(value)
         made = [value for value in several if value is not None]
         if len(several) == 1 or (len(made) == 1 and not isinstance(made[0], permitted.PLAIN)):
@@ -690,7 +577,7 @@ class Interpreter:
             self._given[id(any_of_them)] = any_of_them
             return any_of_them
         if not frames:
-            return _by_chance([*values, test], Outside(f"${name}"))
+            return chance_of([*values, test], Outside(f"${name}"))
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.union(frame)
@@ -702,7 +589,7 @@ class Interpreter:
     ) -> None:
         """A loop of which it is not known how often it runs: its body is read once, of values that
         are those of any turn."""
-        often = f"how often a loop runs{_by(decided)}"
+        often = f"how often a loop runs{deciding(decided)}"
         if _describes(node):
             outside.note(f"{what}, which is not known here, was read once")
         forever = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
@@ -715,7 +602,7 @@ class Interpreter:
             self._forget(node, scope, again=True)
             if isinstance(node, ast.For):
                 for name in _stored(node.target):
-                    scope.put(name, _by_chance([decided], Outside(f"${name}")))
+                    scope.put(name, chance_of([decided], Outside(f"${name}")))
             self._leaves.append([])
             try:
                 self._ways([body] if forever else [body, []], scope, often)
@@ -726,7 +613,7 @@ class Interpreter:
             often = _how(often, leaves)
             self._either([*(state for _, state, _ in leaves), self._state(scope)], often)
         for name in _stored(node):
-            scope.put(name, _either_way(scope.value(name), often))
+            scope.put(name, either_way(scope.value(name), often))
         self._body(node.orelse, scope)
 
     def _forget(self, node: ast.AST, scope: Scope, *, again: bool = False) -> None:
@@ -794,16 +681,16 @@ class Interpreter:
     def _for(
         self, target: ast.expr, values: Any, body: Sequence[ast.stmt], scope: Scope, node: ast.For
     ) -> None:
-        values = _in_order(values)
+        values = in_order(values)
         if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
-            self._repeated(f"a loop over `{_shown(values)}`", node, scope, values)
+            self._repeated(f"a loop over `{shown_text(values)}`", node, scope, values)
             return
         if isinstance(values, Open):
             if not values:
                 self._repeated(f"a loop over `{ast.unparse(node.iter)[:60]}`", node, scope)
                 return
             before = self._state(scope)
-            self._for(target, [_as_default(each) for each in values], body, scope, node)
+            self._for(target, [as_by_default(each) for each in values], body, scope, node)
             self._either([before, self._state(scope)], "how often a loop runs")
             return
         broken: list[_State] = []
@@ -851,7 +738,7 @@ class Interpreter:
                     value = tuple(value.names.values())
                 known = isinstance(value, list | tuple) and len(value) == len(parts)
                 for number, part in enumerate(parts):
-                    found = value[number] if known else Outside(f"{_shown(value)}[{number}]")
+                    found = value[number] if known else Outside(f"{shown_text(value)}[{number}]")
                     self._assign(part, found, scope)
             case ast.Subscript(value=container, slice=key):
                 inside, at = self.value(container, scope), self.value(key, scope)
@@ -943,14 +830,14 @@ class Interpreter:
         except Exception:
             if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
                 self._read_once(node, scope)
-            result = _unknown(node)
+            result = unknown_of(node)
         found = Chance.of(result) if isinstance(result, str) else None
         if found is None and isinstance(result, Outside | bytes | slice):
             found = self._drawn  # it was made of that
             result = result if found is None else Outside(f"${found.text}()")
         elif found is None and isinstance(node, ast.Attribute):
             found = self._drawn  # of a method, and of what it gives
-        self._drawn = min(filter(None, (before, found)), key=_of_file, default=None)
+        self._drawn = min(filter(None, (before, found)), key=of_file, default=None)
         return result
 
     def _read_once(
@@ -983,16 +870,16 @@ class Interpreter:
                 return self._binary(op, self.value(left, scope), self.value(right, scope))
             case ast.UnaryOp(op=op, operand=operand):
                 inner = self.value(operand, scope)
-                return _UNARY[type(op)](inner) if _decides(inner) else _unknown(node)
+                return _UNARY[type(op)](inner) if decides(inner) else unknown_of(node)
             case ast.Compare(left=left, ops=ops, comparators=others):
                 return self._compared(node, self.value(left, scope), ops, others, scope)
             case ast.BoolOp(op=op, values=values):
                 return self._boolean(op, values, scope)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 known = self.value(test, scope)
-                if not _decides(known):
+                if not decides(known):
                     values = [self.value(part, scope) for part in (body, orelse)]
-                    return self._one_of(values, ast.unparse(node)[:40], _whether(test, known))
+                    return self._one_of(values, ast.unparse(node)[:40], whether(test, known))
                 return self.value(body if known else orelse, scope)
             case ast.JoinedStr(values=values):
                 pieces = [self._piece(piece, scope) for piece in values]
@@ -1021,7 +908,7 @@ class Interpreter:
             case ast.YieldFrom(value=part):
                 several = self.value(part, scope)
                 known = isinstance(several, list | tuple | range)
-                self._yields[-1] += several if known else [Outside(f"{_shown(several)}[]")]
+                self._yields[-1] += several if known else [Outside(f"{shown_text(several)}[]")]
                 return None
             case ast.SetComp(elt=part):
                 return {self.value(part, inner) for inner in self._loops(node.generators, scope)}
@@ -1038,7 +925,7 @@ class Interpreter:
                     scope = scope.outer
                 self._assign(target, result, scope)
                 return result
-        return _unknown(node)
+        return unknown_of(node)
 
     def _compared(
         self,
@@ -1053,14 +940,14 @@ class Interpreter:
             other = self.value(part, scope)
             if isinstance(one, Outside) or isinstance(other, Outside):
                 return self._mixed(node, one, other)
-            identity = isinstance(op, ast.Is | ast.IsNot) or _enumerated(one, other)
+            identity = isinstance(op, ast.Is | ast.IsNot) or enumerated(one, other)
             if not identity and (
-                _holds_object((one, other)) or isinstance(one, Open) or isinstance(other, Open)
+                holds_object((one, other)) or isinstance(one, Open) or isinstance(other, Open)
             ):
-                return _unknown(node)
+                return unknown_of(node)
             result = _COMPARED[type(op)](one, other)
             if len(ops) > 1 and not (isinstance(result, bool) and result):
-                return result if isinstance(result, bool) else _unknown(node)
+                return result if isinstance(result, bool) else unknown_of(node)
             one = other
         return result
 
@@ -1075,14 +962,14 @@ class Interpreter:
         if isinstance(value, Outside):
             return value
         parts = [*value.names.values()] if isinstance(value, Object) else []
-        return _by_chance(parts, _unknown(piece.value))
+        return chance_of(parts, unknown_of(piece.value))
 
     def _items(self, parts: Sequence[ast.expr], scope: Scope) -> Iterator[Any]:
         for part in parts:
             if not isinstance(part, ast.Starred):
                 yield self.value(part, scope)
                 continue
-            values = _in_order(self.value(part.value, scope))
+            values = in_order(self.value(part.value, scope))
             yield from values if isinstance(values, list | tuple | set | range) else [values]
 
     def _dict(
@@ -1106,13 +993,13 @@ class Interpreter:
             yield scope
             return
         first, *rest = generators
-        values = _in_order(self.value(first.iter, scope))
+        values = in_order(self.value(first.iter, scope))
         if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
             raise TypeError("not known")
         if isinstance(values, Open):
             if not values:
                 raise TypeError("not known")
-            values = [_as_default(each) for each in values]
+            values = [as_by_default(each) for each in values]
         for value in values:
             inner = Scope(scope.file, {}, scope, comprehension=True)
             self._assign(first.target, value, inner)
@@ -1121,7 +1008,7 @@ class Interpreter:
 
     def _true(self, test: ast.expr, scope: Scope) -> bool:
         value = self.value(test, scope)
-        if not _decides(value):
+        if not decides(value):
             raise TypeError("not known")
         return bool(value)
 
@@ -1131,10 +1018,10 @@ class Interpreter:
         frame = next((part for part in (one, other) if permitted.frame(part)), None)
         if frame is not None:
             return frame.hint(UNREAD, "what an operator makes of it is not known here")
-        if isinstance(op, ast.Mult) and not _small(one, other):
+        if isinstance(op, ast.Mult) and not small(one, other):
             return Outside("$text")
         if type(op) not in _BINARY or not (permitted.value(one) and permitted.value(other)):
-            return _by_chance((one, other), Outside("$value"))
+            return chance_of((one, other), Outside("$value"))
         result = _BINARY[type(op)](one, other)
         by_default = isinstance(one, Open) or isinstance(other, Open)
         return outside.by_default(result, "value") if by_default else result
@@ -1145,41 +1032,41 @@ class Interpreter:
         if part is not None:
             return Outside("$value")(part)
         if isinstance(node, ast.Add):
-            return Outside(f"{_shown(one)}{_shown(other)}")
-        return _by_chance((one, other), Outside("$value"))
+            return Outside(f"{shown_text(one)}{shown_text(other)}")
+        return chance_of((one, other), Outside("$value"))
 
     def _boolean(self, op: ast.boolop, values: Sequence[ast.expr], scope: Scope) -> Any:
         result: Any = None
         for value in values:
             result = self.value(value, scope)
-            if not _decides(result):
+            if not decides(result):
                 last = self.value(values[-1], scope)
                 whole = isinstance(op, ast.Or) and type(last) is str
-                return Default(last) if whole else _as_unknown(result)
+                return Default(last) if whole else as_unknown(result)
             if bool(result) == isinstance(op, ast.Or):
                 return result
         return result
 
     def _item(self, container: Any, key: Any, node: ast.AST) -> Any:
         if isinstance(container, Class) and not isinstance(key, Outside | Open):
-            return next((v for v in container.values if v.names["name"] == key), _unknown(node))
+            return next((v for v in container.values if v.names["name"] == key), unknown_of(node))
         if isinstance(container, Object):
             return self._call(classes.attribute(container, "__getitem__"), (key,), {})
         if isinstance(key, Outside) and isinstance(container, dict) and container:
             return self._chosen(container)
         if isinstance(container, Outside) or isinstance(key, Outside):
-            return _by_chance((container, key), _unknown(node))
+            return chance_of((container, key), unknown_of(node))
         if isinstance(container, Namespace | Function) or not permitted.value(container):
-            return _unknown(node)
+            return unknown_of(node)
         if isinstance(key, Open) and isinstance(container, dict):
             return self._chosen(container, container[key])
         found = container[key]
-        return _as_default(found) if isinstance(container, Open) else found
+        return as_by_default(found) if isinstance(container, Open) else found
 
     def _chosen(self, container: dict[Any, Any], *found: Any) -> Any:
         """What a key finds that is not known, or has a value by default: any of the values. Of
         texts and numbers by default, that one is kept."""
-        if len(found) == 1 and (plain := _by_default(found[0])) is not _UNSET:
+        if len(found) == 1 and (plain := defaulted(found[0])) is not UNSET:
             return plain
         return self._one_of([*found, *container.values()], "value", "the key that is looked up")
 
@@ -1246,11 +1133,11 @@ class Interpreter:
         return unknown
 
     def _built_in(self, node: ast.Call, scope: Scope) -> Any:
-        """A call of a function of Python that is worked out here; `_UNSET` where it is
+        """A call of a function of Python that is worked out here; `UNSET` where it is
         another one."""
         word = node.func.id if isinstance(node.func, ast.Name) else ""
         if word not in _NAMING or scope.value(word) != f"${word}" or node.keywords:
-            return _UNSET
+            return UNSET
         arguments = list(self._items(node.args, scope))
         whole = scope
         while whole.outer is not None and (word in ("exec", "globals") or whole.comprehension):
@@ -1258,7 +1145,7 @@ class Interpreter:
         match word, arguments:
             case (("globals" | "locals" | "vars"), []):
                 return whole.names
-            case "map", [function, *values] if _lists(values):
+            case "map", [function, *values] if are_lists(values):
                 return [self._call(function, each, {}) for each in zip(*values, strict=False)]
             case "setattr", [owner, name, value]:
                 self._set(owner, name, value)
@@ -1267,22 +1154,22 @@ class Interpreter:
                 found = self._attribute(owner, name)
                 lacks = isinstance(found, Outside) and bool(default)
                 return self._one_of([found, *default], name, f"`{name}`") if lacks else found
-            case "exec", [str(text), *_] if not _holds_unknown(text):
+            case "exec", [str(text), *_] if not holds_unknown(text):
                 self._body(ast.parse(text).body, scope)
                 return None
             case "exec", _:
                 for names in (scope.names, whole.names):
                     names.update({k: outside.lost(v, k) for k, v in names.items() if k[:2] != "__"})
                 return None
-        return _UNSET
+        return UNSET
 
     # ---- calls
 
     def _called(self, node: ast.Call, scope: Scope) -> Any:
         if ast.unparse(node.func) == "super" and not node.args:
-            return scope.value(_SUPER)
+            return scope.value(SUPER)
         built_in = self._built_in(node, scope)
-        if built_in is not _UNSET:
+        if built_in is not UNSET:
             return built_in
         function = self.value(node.func, scope)
         arguments = tuple(self._items(node.args, scope))
@@ -1302,10 +1189,10 @@ class Interpreter:
             self._drawn = None  # what it gives is read in its text
         if more:  # settings of which there may be others
             given = getattr(function, "given", {})
-            named = {name: _as_default(value) for name, value in given.items()} | named
+            named = {name: as_by_default(value) for name, value in given.items()} | named
             result = self._call(function, arguments, named)
             if isinstance(result, Object):
-                result.names |= {k: _as_default(v) for k, v in result.names.items()}
+                result.names |= {k: as_by_default(v) for k, v in result.names.items()}
             return result
         return self._call(function, arguments, named)
 
@@ -1314,11 +1201,11 @@ class Interpreter:
         given = [*arguments, *named.values()]
         parts = given if isinstance(result, Outside) else [e for e in given if isinstance(e, str)]
         if isinstance(result, Outside):  # functions that it may call
-            parts += [f"{e}()" for e in given if isinstance(e, Outside) and _draws(e)]
+            parts += [f"{e}()" for e in given if isinstance(e, Outside) and draws(e)]
         plain = type(result) in (str, int, float) or isinstance(result, Outside)
         if not plain or isinstance(function, Function | Method) or Chance.of(result):
             return result
-        return _by_chance(parts, result)
+        return chance_of(parts, result)
 
     def _result(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if isinstance(function, Outside):
@@ -1331,10 +1218,10 @@ class Interpreter:
                     if isinstance(each, Class | Object):
                         classes.forget(each)
                     elif type(each) in (dict, list):
-                        _open(each)
+                        open_up(each)
             if called in (*GIVEN, *NAMED) and reason_of_call(called, given) is None:
                 return Outside(f"{function}(...)")
-            if isinstance(first, Function | Method) and not (done or _draws(function)):
+            if isinstance(first, Function | Method) and not (done or draws(function)):
                 return self._decorated(function, first)
             return self._also_read(function, Outside.__call__(function, *arguments, **named))
         if isinstance(function, Class):
@@ -1348,14 +1235,12 @@ class Interpreter:
         if function is permitted.shown:
             return None
         if function in (enumerate, list, tuple) or getattr(function, "__name__", "") == "join":
-            any(map(_in_order, arguments))
+            any(map(in_order, arguments))
         compares = any(function is known for known in _COMPARING)
         gathers = any(function is known for known in _GATHERING)
-        if function is str and _holds_object(arguments):
+        if function is str and holds_object(arguments):
             return Outside("$text")
-        if (compares and _holds_object(arguments)) or (
-            gathers and any(map(_is_unknown, arguments))
-        ):
+        if (compares and holds_object(arguments)) or (gathers and any(map(is_unknown, arguments))):
             return Outside("$value")
         if id(function) not in self._given and not permitted.callable_(function):
             return Outside(f"${getattr(function, '__name__', 'value')}")(*arguments, **named)
@@ -1363,7 +1248,7 @@ class Interpreter:
         name = getattr(function, "__name__", "")
         given = [*arguments, *named.values()]
         looked_at = given[:1] if name == "withWatermark" else given  # not at how late rows may be
-        unknown = any(map(_holds_unknown, looked_at))
+        unknown = any(map(holds_unknown, looked_at))
         frame = permitted.frame_of(owner)
         if unknown and frame is not None and not permitted.harmless(name):
             return frame.hint(UNREAD, f"an argument of `{name}` is not known, as nothing was run")
@@ -1371,8 +1256,8 @@ class Interpreter:
             found = function(*arguments) if arguments[0] in owner else (*arguments, None)[1]
             by_default = isinstance(arguments[0], Open) and name == "get"
             return self._chosen(owner, found, *([] if by_default else [None]))
-        if type(owner) is dict and name == "update" and any(map(_is_unknown, arguments)):
-            _open(owner)
+        if type(owner) is dict and name == "update" and any(map(is_unknown, arguments)):
+            open_up(owner)
             return None
         if permitted.writer(owner) and name in ("foreachBatch", "foreach"):
             arguments = tuple(
@@ -1447,7 +1332,7 @@ class Interpreter:
         """Call functions that are handed to threads and the like with what comes with them; others
         that may start queries, with arguments that are not known. Gives whether they are known."""
         first, *rest = arguments or (None,)
-        if self._of_script(first) and name in _MAPS and _lists(rest):
+        if self._of_script(first) and name in _MAPS and are_lists(rest):
             for values in zip(*rest, strict=False):
                 self._call(first, values if name != "starmap" else tuple(values[0]), {})
             return True
@@ -1455,12 +1340,12 @@ class Interpreter:
         inside = [part for each in values if type(each) in (list, tuple) for part in each]
         inside += [part for each in values if type(each) is dict for part in each.values()]
         functions = [each for each in (*values, *inside) if self._of_script(each)]
-        known = _passed(name, functions[0], arguments, named) if len(functions) == 1 else None
+        known = passed(name, functions[0], arguments, named) if len(functions) == 1 else None
         if known is not None:
             self._call(functions[0], *known)
             return True
         for function in functions:
-            if self._may_describe(_unwrapped(function).node):
+            if self._may_describe(unwrapped(function).node):
                 self._perhaps(function)
         return False
 
@@ -1468,7 +1353,7 @@ class Interpreter:
         """Whether a value is a function of the script, or one that was made of such."""
         if isinstance(value, Function | Method):
             return value.node is not None
-        return id(value) in self._given and isinstance(_unwrapped(value), Function | Method)
+        return id(value) in self._given and isinstance(unwrapped(value), Function | Method)
 
     def _may_describe(self, node: ast.AST, met: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether a function may start queries or define datasets, or what it names."""
@@ -1481,7 +1366,7 @@ class Interpreter:
 
     def _perhaps(self, function: Any) -> None:
         """Follow a call that may come, with arguments that are not known."""
-        scope = _unwrapped(function).scope
+        scope = unwrapped(function).scope
         before = self._state(scope)
         self._unsure += 1
         try:
@@ -1553,7 +1438,7 @@ class Interpreter:
             self.at, self._drawn, _ = at, drawn, self._calls.pop()
             several = self._results.pop()
             self._yields.pop()
-        if yielded or (not isinstance(node, ast.Lambda) and _yields(node)):
+        if yielded or (not isinstance(node, ast.Lambda) and yields(node)):
             return yielded
         if not several:
             return result
@@ -1599,123 +1484,8 @@ class Interpreter:
         return result
 
 
-def _unwrapped(function: Any) -> Any:
-    """The function of the script that another one was made of, the first of several."""
-    while not isinstance(function, Function | Method):
-        parts = getattr(function, "parts", None) or getattr(function, "chosen_from", None)
-        inner = parts[0] if parts else getattr(function, "__wrapped__", None)
-        if inner is None:
-            break
-        function = inner
-    return function
-
-
-def _passed(
-    name: str, function: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """The arguments that a function is called with by another that it is handed to; None: not
-    known."""
-    place = next((n for n, each in enumerate(arguments) if each is function), None)
-    behind = () if place is None else arguments[place + 1 :]
-    if name in _PASSING and place is not None:
-        return behind, dict(named)
-    listed, mapped = (
-        next((named[word] for word in words if word in named), None) for words in _ARGUMENTS
-    )
-    if name in _PACKING:
-        listed, mapped = (
-            value if value is not None or number >= len(behind) else behind[number]
-            for number, value in enumerate((listed, mapped))
-        )
-    elif listed is None and mapped is None:
-        return None
-    listed, mapped = listed or (), mapped or {}
-    known = isinstance(listed, list | tuple) and isinstance(mapped, dict)
-    return (tuple(listed), dict(mapped)) if known else None
-
-
-def _bound(
-    parameters: ast.arguments,
-    defaults: Mapping[str, Any],
-    arguments: tuple[Any, ...],
-    named: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Parameter -> its value in a call."""
-    names = [argument.arg for argument in (*parameters.posonlyargs, *parameters.args)]
-    known = {*names, *(argument.arg for argument in parameters.kwonlyargs)}
-    bound = dict(defaults)
-    bound |= dict(zip(names, arguments, strict=False))
-    bound |= {name: value for name, value in named.items() if name in known}
-    bound |= {name: Outside(f"${name}") for name in sorted(known - bound.keys())}
-    if parameters.vararg is not None:
-        bound[parameters.vararg.arg] = tuple(arguments[len(names) :])
-    if parameters.kwarg is not None:
-        rest = {name: value for name, value in named.items() if name not in known}
-        bound[parameters.kwarg.arg] = rest
-    return bound
-
-
 def _unknown_body(*_: Any) -> None:
     raise Refused("the function is not known, as nothing was run")
-
-
-def _lists(values: Sequence[Any]) -> bool:
-    return bool(values) and all(isinstance(each, list | tuple | range) for each in values)
-
-
-def _decides(value: Any) -> bool:
-    """Whether what a condition gives is known: neither a value that is not, nor one by default."""
-    return not isinstance(value, Outside | Open)
-
-
-def _by_default(value: Any) -> Any:
-    """A text, a number or what consists of such, as it is by default; `_UNSET` of anything else."""
-    if isinstance(value, list | tuple):
-        parts = [_by_default(each) for each in value]
-        if any(part is _UNSET for part in parts):
-            return _UNSET
-        return tuple(parts) if isinstance(value, tuple) else outside.by_default(parts, "items")
-    if isinstance(value, dict):
-        made = {key: _by_default(each) for key, each in value.items()}
-        unset = any(part is _UNSET for part in made.values())
-        return _UNSET if unset else outside.by_default(made, "settings")
-    if isinstance(value, Outside):
-        return value
-    if isinstance(value, str | int | float | bool | None):
-        return outside.by_default(value, str(value))
-    return _UNSET
-
-
-def _open(holder: dict[Any, Any] | list[Any]) -> None:
-    """Let unknown code have changed a dictionary or a list: texts and numbers are as by default,
-    and anything else may be another one, or one more."""
-    pairs = holder.items() if isinstance(holder, dict) else enumerate(holder)
-    found = {key: _by_default(each) for key, each in pairs}
-    made = {k: outside.lost(holder[k], str(k)) if v is _UNSET else v for k, v in found.items()}
-    if isinstance(holder, dict):
-        holder.update(made)
-    else:
-        more = [Outside("$item")] if _UNSET in found.values() else []
-        holder[:] = [*made.values(), *more]
-
-
-def _as_default(value: Any) -> Any:
-    found = _by_default(value)
-    return value if found is _UNSET else found
-
-
-def _as_unknown(value: Any) -> Any:
-    return value if isinstance(value, Outside) else Outside(f"${str(value)[:40]}")
-
-
-def _same_value(one: Any, other: Any) -> bool:
-    if one is other:
-        return True
-    if permitted.frame(one) and permitted.frame(other):
-        return bool(permitted.essence(one) == permitted.essence(other))
-    if type(one) is not type(other) or not isinstance(one, str | int | float | bool | Outside):
-        return False
-    return str.__eq__(one, other) is True if isinstance(one, str) else bool(one == other)
 
 
 def _retries(body: Sequence[ast.stmt]) -> bool:
@@ -1737,75 +1507,9 @@ def _is_there(module: str) -> bool:
     return root in sys.stdlib_module_names or permitted.module(module) is not None
 
 
-def _yields(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function is a generator."""
-    todo: list[ast.AST] = [*node.body]
-    while todo:
-        inner = todo.pop()
-        if isinstance(inner, ast.Yield | ast.YieldFrom):
-            return True
-        if not isinstance(inner, Definition | ast.ClassDef):
-            todo += ast.iter_child_nodes(inner)
-    return False
-
-
-def _unknown(node: ast.AST) -> Outside:
-    return Outside(f"${ast.unparse(node)[:40]}")
-
-
-def _whether(test: ast.expr, value: Any) -> str:
-    """What is not known where a condition is not."""
-    return f"whether `{ast.unparse(test)[:60]}`{_by(value)}"
-
-
-def _of_file(chance: Chance) -> bool:
-    return chance.of_file
-
-
-def _by(value: Any) -> str:
-    """Of a value that decides a way, the chance that it depends on."""
-    found = Chance.of(value)
-    return "" if found is None else f" (`${found.text}()`)"
-
-
 def _how(known: str, leaves: Sequence[tuple[bool, _State, str]]) -> str:
     """How often a loop runs, or how far it comes, where chance may decide when it ends."""
     return next((test for _, _, test in leaves if Chance.of(test)), known)
-
-
-def _either_way(value: Any, test: str) -> Any:
-    """A value that a function gives in one way: what decides the way is a part of it."""
-    if Chance.of(test) is None:
-        return value
-    if permitted.frame(value):
-        return value.hint(UNREAD, f"{test} is not known here", PLACE)
-    return Outside(test) if isinstance(value, permitted.PLAIN) else value
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else f"${type(value).__name__}"
-
-
-def _by_chance(parts: Sequence[Any], value: Any) -> Any:
-    """A value that was made of these parts: another one each time where one of them is."""
-    found = Chance.of(parts)
-    return value if found is None else Outside(f"${found.text}()")
-
-
-def _draws(value: str) -> bool:
-    """Whether a function that is not known, and was not called, gives another value each time."""
-    return "." in value and reason_of(value[1:]) is not None
-
-
-def _holds_unknown(value: Any) -> bool:
-    """Whether a value is not known, or has such a part, a text that was made of one too."""
-    if isinstance(value, str):
-        return isinstance(value, Outside) or any(made in value for made in outside.MADE)
-    if isinstance(value, list | tuple | set):
-        return any(map(_holds_unknown, value))
-    if isinstance(value, dict):
-        return any(map(_holds_unknown, (*value, *value.values())))
-    return False
 
 
 def _wraps(_: Any) -> Any:
@@ -1815,45 +1519,6 @@ def _wraps(_: Any) -> Any:
 
 def _same(function: Any) -> Any:
     return function
-
-
-def _holds_object(value: Any) -> bool:
-    """Whether a value is an object or a class of the script, or has such a part."""
-    if isinstance(value, list | tuple | set):
-        return any(map(_holds_object, value))
-    if isinstance(value, dict):
-        return any(map(_holds_object, value.values()))
-    return isinstance(value, Class | Object | Super)
-
-
-def _enumerated(*values: Any) -> bool:
-    """Whether values are those of enumerations, of which each is equal to itself alone."""
-    return all(
-        isinstance(value, Object) and value.kind.enumerates and "__eq__" not in value.kind.names
-        for value in values
-    )
-
-
-def _is_unknown(value: Any) -> bool:
-    return isinstance(value, Outside)
-
-
-def _in_order(values: Any) -> Any:
-    """The values, of which one after the other is looked at; that the order of a set does not
-    matter is taken for granted."""
-    if isinstance(values, Class) and values.enumerates and not values.lost:
-        return values.values
-    if isinstance(values, set) and len(values) > 1 and not all(type(v) is int for v in values):
-        first = ", ".join(sorted(map(repr, values)))[:40]
-        outside.note(f"{ORDER} the set of {first} does not matter, as each process has its own")
-    return values
-
-
-def _small(one: Any, other: Any) -> bool:
-    """Whether a product is no text or list of a size that nobody writes."""
-    sizes = [len(v) if isinstance(v, str | list | tuple) else v for v in (one, other)]
-    numbers = [size for size in sizes if isinstance(size, int | float)]
-    return len(numbers) < 2 or abs(numbers[0] * numbers[1]) < TEXT_MAX
 
 
 def _is_name(node: ast.AST) -> TypeGuard[ast.Name]:
@@ -1878,10 +1543,6 @@ def _stored(node: ast.AST) -> set[str]:
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
     }
     return names | ({node.name} if isinstance(node, ast.ClassDef) else set())
-
-
-def _free(node: ast.AST) -> set[str]:
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 def _ends(body: Sequence[ast.stmt]) -> bool:

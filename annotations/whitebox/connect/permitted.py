@@ -38,6 +38,10 @@ _OWNERS: Final = (
     "annotations.whitebox.connect.",
 )
 """Modules whose objects may be used."""
+_FOLLOWING: Final = tuple(
+    f"annotations.whitebox.connect.{name}." for name in ("interpreter", "script_functions")
+)
+"""Modules whose objects stand for what a script has itself."""
 _NOT: Final = frozenset(
     {"addArtifact", "addArtifacts", "deserialize", "fromDDL", "fromJson", "loads", "serialize"}
     | {"client", "copyFromLocalToFs", "dataSource", "pandas_udf", "register_dataframe_accessor"}
@@ -155,7 +159,7 @@ def callable_(found: Any) -> bool:
 
 def _owned(found: Any) -> bool:
     name = str(getattr(found, "__module__", "") or "") + "."
-    return name.startswith(_OWNERS) and not name.startswith("annotations.whitebox.connect.interp")
+    return name.startswith(_OWNERS) and not name.startswith(_FOLLOWING)
 
 
 def _is(found: Any, *names: str) -> bool:

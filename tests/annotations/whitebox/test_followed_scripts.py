@@ -881,6 +881,7 @@ _BODIES: Final = (
     ("threading.Thread(target=d.write.save, args=['/out']).start()", "OW[*]"),
     ("try: store(d)\n    except OSError: print('lost')", "OW[*]"),
     ("passed(d)", "OW[*]"),
+    ("d.foreachPartition(lambda rows: json.dumps([*rows]))", "OW[*]"),
     ("tried(lambda: store(d))", "OW[*]"),
     ("with Quiet(): store(d)", "OW[*]"),
     ("with quiet(): store(d)", "OW[*]"),

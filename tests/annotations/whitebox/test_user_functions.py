@@ -264,6 +264,22 @@ def test_files_that_call_each_other_come_to_an_end(
     assert shown_class(Path("three.py"), "Kind").chance == "time.time"
 
 
+def test_more_code_than_is_looked_through_is_not_taken_for_pure(tmp_path: Path) -> None:
+    """Functions that call two others each, which do the same: what they show takes too long."""
+    text = "import time\n"
+    for level in range(12):
+        text += "".join(
+            f"def {name}{level}(x): return a{level + 1}(x), b{level + 1}(x)\n" for name in "ab"
+        )
+    text += "def a12(x): return x\ndef b12(x): return time.time()\n"
+    file = tmp_path / "deep.py"
+    file.write_text(text)
+    names: dict[str, Any] = {}
+    exec(compile(text, str(file), "exec"), names)
+    assert shown(names["a0"]).kept == "more code than is looked through"
+    assert shown(names["a9"]) == Shown(chance="time.time")
+
+
 _FRAMES: Final = int(os.environ.get("BLAZES_RANDOM_FRAMES", "75"))
 """Random functions of frames; more of them are tried by hand."""
 _COLUMNS: Final = (

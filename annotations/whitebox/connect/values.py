@@ -1,0 +1,178 @@
+"""What is known of a value of a script that is not run, and what becomes of what is not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any, Final
+
+from annotations.whitebox.connect import outside, permitted
+from annotations.whitebox.connect.classes import Class, Object, Super
+from annotations.whitebox.connect.outside import PLACE, UNREAD, Open, Outside
+from annotations.whitebox.derivation import ORDER
+from annotations.whitebox.python_chance import Chance, reason_of
+
+UNSET: Final = object()
+"""Stands for no value."""
+TEXT_MAX: Final = 2**20
+"""Letters or items of a value that is worked out."""
+
+
+def decides(value: Any) -> bool:
+    """Whether what a condition gives is known: neither a value that is not, nor one by default."""
+    return not isinstance(value, Outside | Open)
+
+
+def defaulted(value: Any) -> Any:
+    """A text, a number or what consists of such, as it is by default; `UNSET` of anything else."""
+    if isinstance(value, list | tuple):
+        parts = [defaulted(each) for each in value]
+        if any(part is UNSET for part in parts):
+            return UNSET
+        return tuple(parts) if isinstance(value, tuple) else outside.by_default(parts, "items")
+    if isinstance(value, dict):
+        made = {key: defaulted(each) for key, each in value.items()}
+        unset = any(part is UNSET for part in made.values())
+        return UNSET if unset else outside.by_default(made, "settings")
+    if isinstance(value, Outside):
+        return value
+    if isinstance(value, str | int | float | bool | None):
+        return outside.by_default(value, str(value))
+    return UNSET
+
+
+def open_up(holder: dict[Any, Any] | list[Any]) -> None:
+    """Let unknown code have changed a dictionary or a list: texts and numbers are as by default,
+    and anything else may be another one, or one more."""
+    pairs = holder.items() if isinstance(holder, dict) else enumerate(holder)
+    found = {key: defaulted(each) for key, each in pairs}
+    made = {k: outside.lost(holder[k], str(k)) if v is UNSET else v for k, v in found.items()}
+    if isinstance(holder, dict):
+        holder.update(made)
+    else:
+        more = [Outside("$item")] if UNSET in found.values() else []
+        holder[:] = [*made.values(), *more]
+
+
+def as_by_default(value: Any) -> Any:
+    """A value of which there may be another one."""
+    found = defaulted(value)
+    return value if found is UNSET else found
+
+
+def as_unknown(value: Any) -> Any:
+    """A value that is not known, which shows what this one is."""
+    return value if isinstance(value, Outside) else Outside(f"${str(value)[:40]}")
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Whether two values are one for all that a script does with them."""
+    if one is other:
+        return True
+    if permitted.frame(one) and permitted.frame(other):
+        return bool(permitted.essence(one) == permitted.essence(other))
+    if type(one) is not type(other) or not isinstance(one, str | int | float | bool | Outside):
+        return False
+    return str.__eq__(one, other) is True if isinstance(one, str) else bool(one == other)
+
+
+def unknown_of(node: ast.AST) -> Outside:
+    """The value of an expression that is not known."""
+    return Outside(f"${ast.unparse(node)[:40]}")
+
+
+def whether(test: ast.expr, value: Any) -> str:
+    """What is not known where a condition is not."""
+    return f"whether `{ast.unparse(test)[:60]}`{deciding(value)}"
+
+
+def of_file(chance: Chance) -> bool:
+    """Whether it is another one only where files are read anew."""
+    return chance.of_file
+
+
+def deciding(value: Any) -> str:
+    """Of a value that decides a way, the chance that it depends on."""
+    found = Chance.of(value)
+    return "" if found is None else f" (`${found.text}()`)"
+
+
+def either_way(value: Any, test: str) -> Any:
+    """A value that a function gives in one way: what decides the way is a part of it."""
+    if Chance.of(test) is None:
+        return value
+    if permitted.frame(value):
+        return value.hint(UNREAD, f"{test} is not known here", PLACE)
+    return Outside(test) if isinstance(value, permitted.PLAIN) else value
+
+
+def shown_text(value: Any) -> str:
+    """A text for a value, as a part of one that is not known."""
+    return value if isinstance(value, str) else f"${type(value).__name__}"
+
+
+def chance_of(parts: Sequence[Any], value: Any) -> Any:
+    """A value that was made of these parts: another one each time where one of them is."""
+    found = Chance.of(parts)
+    return value if found is None else Outside(f"${found.text}()")
+
+
+def draws(value: str) -> bool:
+    """Whether a function that is not known, and was not called, gives another value each time."""
+    return "." in value and reason_of(value[1:]) is not None
+
+
+def holds_unknown(value: Any) -> bool:
+    """Whether a value is not known, or has such a part, a text that was made of one too."""
+    if isinstance(value, str):
+        return isinstance(value, Outside) or any(made in value for made in outside.MADE)
+    if isinstance(value, list | tuple | set):
+        return any(map(holds_unknown, value))
+    if isinstance(value, dict):
+        return any(map(holds_unknown, (*value, *value.values())))
+    return False
+
+
+def holds_object(value: Any) -> bool:
+    """Whether a value is an object or a class of the script, or has such a part."""
+    if isinstance(value, list | tuple | set):
+        return any(map(holds_object, value))
+    if isinstance(value, dict):
+        return any(map(holds_object, value.values()))
+    return isinstance(value, Class | Object | Super)
+
+
+def enumerated(*values: Any) -> bool:
+    """Whether values are those of enumerations, of which each is equal to itself alone."""
+    return all(
+        isinstance(value, Object) and value.kind.enumerates and "__eq__" not in value.kind.names
+        for value in values
+    )
+
+
+def is_unknown(value: Any) -> bool:
+    """Whether nothing is known of a value."""
+    return isinstance(value, Outside)
+
+
+def in_order(values: Any) -> Any:
+    """The values, of which one after the other is looked at; that the order of a set does not
+    matter is taken for granted."""
+    if isinstance(values, Class) and values.enumerates and not values.lost:
+        return values.values
+    if isinstance(values, set) and len(values) > 1 and not all(type(v) is int for v in values):
+        first = ", ".join(sorted(map(repr, values)))[:40]
+        outside.note(f"{ORDER} the set of {first} does not matter, as each process has its own")
+    return values
+
+
+def small(one: Any, other: Any) -> bool:
+    """Whether a product is no text or list of a size that nobody writes."""
+    sizes = [len(v) if isinstance(v, str | list | tuple) else v for v in (one, other)]
+    numbers = [size for size in sizes if isinstance(size, int | float)]
+    return len(numbers) < 2 or abs(numbers[0] * numbers[1]) < TEXT_MAX
+
+
+def are_lists(values: Sequence[Any]) -> bool:
+    """Whether all of several values are lists that are known."""
+    return bool(values) and all(isinstance(each, list | tuple | range) for each in values)
