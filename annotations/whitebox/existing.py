@@ -485,17 +485,16 @@ def _sink(query: Query) -> Sink | None:
     return Sink(query.format or "table", place, query.options, delivery, _key(query))
 
 
-_KEYS: Final = {
-    "cosmos.oltp": "",
-    "elasticsearch": "es.mapping.id",
-    "hudi": "hoodie.datasource.write.recordkey.field",
-    "mongo": "idfieldlist",
-    "opensearch": "opensearch.mapping.id",
-    "redis": "key.column",
-}
-"""A part of the name of a format whose sinks replace rows -> the option that says by what."""
+_KEYS: Final = (
+    "es.mapping.id",
+    "hoodie.datasource.write.recordkey.field",
+    "idfieldlist",
+    "key.column",
+    "opensearch.mapping.id",
+)
+"""Options of sinks that say by which columns a row takes the place of another one."""
 _KEY: Final = {"cosmos.oltp": "id", "mongo": "_id"}
-"""The column that it is without the option."""
+"""A part of the name of a format -> the column that it is without an option."""
 _ADDING: Final = {
     "hoodie.datasource.write.operation": r"insert|bulk_insert",
     "operationtype": r"insert",
@@ -510,11 +509,11 @@ _PRIMARY: Final = "no two records have one primary key, of which the last to be 
 def _key(query: Query) -> tuple[str, ...]:
     """The columns by which a sink replaces rows, as far as the options tell."""
     options = {name.lower(): value for name, value in query.options.items()}
-    kind = next((part for part in _KEYS if part in query.format.lower()), "")
     adds = (re.fullmatch(p, options.get(n, "").lower()) for n, p in _ADDING.items())
-    if not kind or any(adds):
+    if any(adds):
         return ()
-    listed = options.get(_KEYS[kind], _KEY.get(kind, ""))
+    usual = next((name for part, name in _KEY.items() if part in query.format.lower()), "")
+    listed = next((options[option] for option in _KEYS if option in options), usual)
     known = {column.name for column in query.plan.columns}
     names = tuple(name.strip() for name in listed.split(",") if name.strip())
     return names if known.issuperset(names) else ()

@@ -244,6 +244,7 @@ def test_a_table_that_may_change_is_no_constant(table: str, label: str, tmp_path
 
 _SINKS: Final = (
     ("es", "'org.elasticsearch.spark.sql', **{'es.mapping.id': 'id'}", ["id"]),
+    ("es", "'es', **{'es.mapping.id': 'id'}", ["id"]),
     ("es", "'org.elasticsearch.spark.sql'", []),
     ("es", "'opensearch', **{'opensearch.mapping.id': 'other'}", []),
     ("mongo", "'mongodb', idFieldList='id, n'", ["id", "n"]),
