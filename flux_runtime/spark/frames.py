@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import Any, Final, TypeAlias
@@ -82,35 +82,42 @@ def grouped_in_tasks(grouped: DataFrame) -> DataFrame:
     """The groups that each task makes of its own records, without the shuffle that joins them.
 
     A group comes once from every task that has some of it: for those who group them again. A frame
-    is given back as it is where Spark does not aggregate it by hashing, or is a version whose plans
-    are made in another way.
+    comes back as it is where Spark does not aggregate by hashing, where what it hands from task to
+    task is not the result, as for averages, and where its plans are made in another way.
     """
     planned: Any = grouped._jdf.queryExecution().sparkPlan()
     if planned.getClass().getSimpleName() != "HashAggregateExec":
         return grouped
     try:
-        return _without_shuffle(planned, grouped)
+        of_tasks, session = planned.child(), grouped._jdf.sparkSession()
+        spark: Any = grouped.sparkSession._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+        alike = spark.types.DataType.equalsStructurally(planned.schema(), of_tasks.schema(), True)
+        if not alike or not _as_aggregated(planned):
+            return grouped
+        ready = spark.execution.QueryExecution.prepareExecutedPlan(session, of_tasks)
+        rows = session.internalCreateDataFrame(ready.execute(), planned.schema(), False)
     except (Py4JError, TypeError):
         return grouped
-
-
-def _without_shuffle(planned: Any, grouped: DataFrame) -> DataFrame:
-    session: Any = grouped._jdf.sparkSession()
-    jvm: Any = grouped.sparkSession._jvm
-    alone = planned.copy(
-        jvm.scala.Option.empty(),  # expressions by which the input has to be distributed
-        planned.isStreaming(),
-        planned.numShufflePartitions(),
-        planned.groupingExpressions(),
-        planned.aggregateExpressions(),
-        planned.aggregateAttributes(),
-        planned.initialInputBufferOffset(),
-        planned.resultExpressions(),
-        planned.child(),
-    )
-    ready = jvm.org.apache.spark.sql.execution.QueryExecution.prepareExecutedPlan(session, alone)
-    rows = session.internalCreateDataFrame(ready.execute(), ready.schema(), False)
     return DataFrame(rows, grouped.sparkSession)
+
+
+def _as_aggregated(planned: Any) -> bool:
+    """Whether an aggregate puts out its groups and values as they are, in the order of its plan."""
+    made = [*_items(planned.groupingExpressions()), *_items(planned.aggregateAttributes())]
+    given = [
+        item.child() if item.getClass().getSimpleName() == "Alias" else item
+        for item in _items(planned.resultExpressions())
+    ]
+    return len(made) == len(given) and all(
+        item.getClass().getSimpleName() == "AttributeReference"
+        and item.exprId().id() == value.toAttribute().exprId().id()
+        for item, value in zip(given, made, strict=True)
+    )
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    """The items of a sequence of Scala's."""
+    return (sequence.apply(at) for at in range(sequence.size()))
 
 
 def empty(session: SparkSession, schema: StructType) -> DataFrame:

@@ -244,6 +244,13 @@ def test_two_steps_over_chunks_come_to_what_one_step_does() -> None:
             whole = run(sql, clicks=data)
             assert finished.dtypes == whole.dtypes, sql
             assert bag(finished) == bag(whole), f"{sql}\n{found.first}\n{found.second}"
+        for entries in ("day, avg(n) AS a, count(*) AS c", "day, 2 * count(*) AS c",
+                         "count(*) AS c, day"):  # fmt: skip
+            other = run(
+                f"SELECT {entries} FROM (SELECT bigint(n) AS day, n FROM t) GROUP BY day",
+                t=everything,
+            )
+            assert grouped_in_tasks(other) is other
     finally:
         session.stop()
 
