@@ -234,7 +234,7 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
     places: dict[str, Started] = {}
     texts: list[list[dict[str, Any]]] = []
     settings: list[dict[str, str]] = []
-    differs = ""
+    differs, unknown = "", list[str]()
     home.places.in_batch = True
     outside.CHANGED.clear()
     counts.MET.clear()
@@ -244,7 +244,7 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
             known = len(outside.BOTH)
             body(home.spark.table(f"`{batch}`"), counts.Counted(given.number))
             written = home.answers.taken()
-            unknown = outside.BOTH[known:]
+            unknown += outside.BOTH[known:]
             several.append(written)
             texts.append(
                 [_of_number(_query(home, q, in_batch=True)[0], given.number) for q in written]

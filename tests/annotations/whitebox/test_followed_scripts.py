@@ -920,6 +920,7 @@ _BODIES: Final = (
     (f"b = d.where('k < 0')\n    if b.count(): {_APPEND.replace('d.', 'b.drop(d.k).', 1)}", "CR"),
     (f"b = d.where('k < 0')\n    if b.count(): {_APPEND.replace('d.', 'b.union(d).', 1)}", "OW[*]"),
     (f"if d.isEmpty(): return\n    {_APPEND}", "CR"),
+    (f"if d.isEmpty(): return\n    if os.path.exists('/no'): return\n    {_APPEND}", "OW[*]"),
     (f"if i % 100 == 0: spark.sql('OPTIMIZE t')\n    {_APPEND}", "CR"),
     (f"{_AGAIN}\n    raise OSError", "CR"),
     (_AGAIN, "OW[*]"),
