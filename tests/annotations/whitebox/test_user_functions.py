@@ -315,6 +315,7 @@ def _made(random: Random) -> str:
     return "".join([head, *lines, "        yield pdf\n"])
 
 
+@pytest.mark.filterwarnings("ignore:Boolean Series key will be reindexed")
 @pd.option_context("mode.chained_assignment", None)  # drawn functions write into what they filter
 def test_a_function_of_frames_that_maps_each_record_does_so_however_they_are_divided(
     tmp_path: Path,
