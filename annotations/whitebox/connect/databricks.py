@@ -90,7 +90,6 @@ class Pipeline:
             "create_streaming_live_table": self._streaming_table,
             "create_target_table": self._streaming_table,
             "create_sink": self._sink,
-            "apply_changes": self._changes,
             "create_auto_cdc_flow": self._changes,
         }
         for name, member in (names | self._added()).items():

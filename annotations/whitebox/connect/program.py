@@ -139,8 +139,8 @@ def module_file(name: str, beside: Path, *, level: int = 0) -> Path | None:
     else:
         root = project_of(beside.parent)
         installed = "site-packages" in beside.parts
-        above = [each for each in beside.parent.parents if each.is_relative_to(root)]
-        above = [] if installed else above
+        parents = () if installed else beside.parent.parents
+        above = [each for each in parents if each.is_relative_to(root)]
         folders = [beside.parent, *(inner for each in above for inner in (each, each / "src"))]
     for folder in folders if name else ():
         file = folder.joinpath(*name.split("."))
