@@ -175,7 +175,12 @@ def _placed(dataflow: Dataflow, graph: Graph, derivations: Mapping[str, Derived]
     for name, stream in dataflow.streams.items():
         end = stream.producer or stream.consumer
         assert end is not None
-        streams[name] = replace(stream, position=places[end.component])
+        streams[name] = replace(
+            stream,
+            position=places[end.component],
+            source=stream.source and replace(stream.source, position=None),
+            sink=stream.sink and replace(stream.sink, position=None),
+        )
     return replace(
         dataflow,
         components=MappingProxyType(components),
@@ -290,9 +295,10 @@ def _is_attribute(name: str) -> bool:
 
 
 def _query(derivation: Derived) -> list[str]:
-    """The text of a node that one query in SQL fills, without the words that only SDP knows."""
+    """The text of a node that one query in SQL fills, without the words that only SDP knows; none
+    where a component could not have it: `_metadata` is not given to it with its records."""
     fills = derivation.node.fills
-    if len(fills) != 1 or fills[0].query is None:
+    if len(fills) != 1 or fills[0].query is None or "_metadata" in fills[0].query.lower():
         return []
     if any("." in name for name in derivation.paths):
         return []

@@ -11,7 +11,7 @@ where it is used.
   `answer_cache` keeps them; `python_chance`: clocks, dice and services that Python asks. The
   package `bloom` reads rules in Bloom.
 - `ir`: the representation; `datatypes`, `type_text`, `result_types`: its types; `functions`: all of
-  Spark's, and what is claimed of each.
+  Spark's, and what is claimed of each; `file_metadata`: the column that files have besides.
 - `derive`: the pass, `annotate(plan)`, which gives a `derivation`. `facts` about rows go through
   the rules of `grouping` and `joining`, in one `context`, and are condensed by `sharing` where rows
   are used again; `keys`, `monotone`, `traits`: what these ask of expressions and sources; `words`:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from annotations.dataflow import Position
 from annotations.whitebox.datatypes import parse_type
+from annotations.whitebox.file_metadata import open_type
 from annotations.whitebox.ir import Column, Role, Source
 
 
@@ -26,7 +27,7 @@ class Input:
     ) -> Source:
         """An occurrence of the input; without a schema it has at least the columns `wanted`."""
         if self.schema is None:
-            columns = tuple([Column(attribute, position=position) for attribute in wanted])
+            columns = tuple([Column(name, open_type(name), position=position) for name in wanted])
         else:
             types = ((attribute, *parse_type(text)) for attribute, text in self.schema.items())
             columns = tuple(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from annotations.whitebox.datatypes import BOOLEAN, DataType, Family
+from annotations.whitebox.file_metadata import hidden, of_file
 from annotations.whitebox.ir import Call, Column, Expression, Ref
 from annotations.whitebox.sql_expressions import NotUnderstood, field_of
 
@@ -58,7 +59,7 @@ class Scope:
             if alias is None or table.alias.lower() == alias.lower():
                 matched = True
                 for column in table.columns:
-                    if alias is not None or column not in self.hidden:
+                    if not hidden(column) and (alias is not None or column not in self.hidden):
                         yield column.name, Ref(column)
         if not matched:
             raise NotUnderstood(f"`{alias}.*` names no table of the query")
@@ -81,10 +82,16 @@ class Scope:
                 continue
             table, name = (parts[0], parts[1]) if used == 2 else (None, parts[0])
             expression = self._one(table, name, position)
-            if expression is not None:
-                for field in parts[used:]:
-                    expression = field_of(expression, field, position)
-                return expression
+            if expression is None:
+                continue
+            fields = parts[used:]
+            if isinstance(expression, Ref) and hidden(expression.column):
+                field = fields[0] if len(fields) == 1 else ""
+                inner = field_of(expression, field, position)
+                return of_file(expression, field, inner, position)
+            for field in fields:
+                expression = field_of(expression, field, position)
+            return expression
         return None
 
     def _one(self, table: str | None, name: str, position: Any) -> Expression | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Final
 
 from sqlglot import exp
@@ -411,9 +412,18 @@ def lower(relation: Relation) -> list[str]:
 def _wanted(tree: Any) -> Callable[[str], tuple[str, ...]]:
     """Columns that a table without a schema must have: those that the text asks it for."""
     names: dict[str, dict[str, None]] = {}
+    tables = {
+        part.lower()
+        for table in tree.find_all(exp.Table, exp.Subquery, exp.CTE, exp.Lateral, exp.Unnest)
+        for part in (table.alias_or_name, table.text("db"), table.text("catalog"))
+    }
     for column in tree.find_all(exp.Column):
-        if not isinstance(column.this, exp.Star):
-            names.setdefault(column.table.lower(), {})[column.name] = None
+        parts = [part.name for part in column.parts]
+        if len(parts) == 1 or parts[0].lower() not in tables:  # of a struct, with a field
+            names.setdefault("", {})[parts[0]] = None
+        for table, name in pairwise(parts):
+            if name != "*":
+                names.setdefault(table.lower(), {})[name] = None
 
     def wanted(alias: str) -> tuple[str, ...]:
         columns = {**names.get(alias.lower(), {}), **names.get("", {})}

@@ -1,4 +1,4 @@
-"""Stand-ins for what a platform puts in place: `dbutils`, `dlt`, Delta's `DeltaTable`.
+"""Stand-ins for what a platform puts in place: sessions, `dbutils`, `dlt`, Delta's `DeltaTable`.
 
 `dlt` is the older name of Declarative Pipelines: its datasets and flows are noted as those of
 `pyspark.pipelines`. A merge into a Delta table is sent as Connect's own command.
@@ -61,6 +61,25 @@ def dbutils_module() -> ModuleType:
     """Stands for `pyspark.dbutils`."""
     result = ModuleType("pyspark.dbutils")
     result.DBUtils = DBUtils  # type: ignore[attr-defined]
+    return result
+
+
+def connect_module() -> ModuleType:
+    """Stands for `databricks.connect`, whose sessions are Spark's."""
+    from pyspark.sql.connect.session import SparkSession
+
+    class Builder(SparkSession.Builder):
+        def _of_cluster(self, *_: Any, **__: Any) -> Builder:
+            return self
+
+        clusterId = headers = host = profile = sdkConfig = _of_cluster  # noqa: N815
+        serverless = token = userAgent = validateSession = _of_cluster  # noqa: N815
+
+    class DatabricksSession(SparkSession):
+        builder = Builder()
+
+    result = ModuleType("databricks.connect")
+    result.DatabricksSession = DatabricksSession  # type: ignore[attr-defined]
     return result
 
 

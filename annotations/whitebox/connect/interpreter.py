@@ -1072,7 +1072,7 @@ class Interpreter:
 
     def _attribute(self, owner: Any, name: str) -> Any:
         if isinstance(owner, Outside):
-            return Outside(f"{owner}.{name}")
+            return outside.member(owner, name)
         if name in self._patched and not isinstance(owner, Class | Object | Super | Namespace):
             return self._replaced(owner, name)
         if isinstance(owner, Class | Object | Super):

@@ -12,8 +12,8 @@ from annotations.whitebox.connect import texts
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
 from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built
-from annotations.whitebox.connect.sources import METADATA
 from annotations.whitebox.datatypes import UNKNOWN, DataType
+from annotations.whitebox.file_metadata import hidden
 from annotations.whitebox.ir import Column, Relation
 
 
@@ -30,7 +30,7 @@ def _read(home: Relations, proto: Any, at: Position | None) -> Built:
     if source is None:
         reason = f"what `{name or proto.data_source.format}` reads is not known"
         return home.user_code([], reason, at)
-    built = home.made(source, [], tuple(c for c in source.columns if c.type is not METADATA))
+    built = home.made(source, [], tuple(c for c in source.columns if not hidden(c)))
     return home.called(built, name, at) if name else built
 
 

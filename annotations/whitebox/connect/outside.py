@@ -132,7 +132,7 @@ class Outside(str):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Outside(f"{self}.{name}")
+        return member(self, name)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Another such value; a column or a DataFrame of which nothing is known, given one."""
@@ -217,6 +217,33 @@ def _words(given: Any) -> list[str]:
 def root(value: str) -> str:
     """The module that a value which is not known comes from: `click` of `$click.command()`."""
     return re.split(r"\W", value.lstrip("$"), maxsplit=1)[0]
+
+
+UNSEEN: Final = "unknown_stream"
+"""The source of what is not known to read a stream, and may."""
+_SESSION: Final = re.compile(r"\w*(spark|session)\w*(\(\))?", re.IGNORECASE)
+_OF_SESSION: Final = frozenset(
+    {"catalog", "conf", "createDataFrame", "range", "read", "sql", "streams", "table", "udf"}
+)
+
+
+def member(owner: Outside, name: str) -> Any:
+    """A member of a value that is not known: of the session, where it must be that or is called
+    so, and of a DataFrame of which nothing is known, where it is written as a stream."""
+    from pyspark.sql.connect.session import SparkSession
+
+    called = str.rpartition(owner, ".")[2].lstrip("$")
+    named = _SESSION.fullmatch(called) and root(owner) not in SERVICES
+    if name == "readStream" or (name in _OF_SESSION and named):
+        taken = f"`{owner[1:]}` is not known here, and taken for the session"
+        if all(text != taken for text, _ in NOTES):
+            note(taken)
+        return getattr(SparkSession.getActiveSession(), name)
+    if name == "writeStream":
+        session = cast(SparkSession, SparkSession.getActiveSession())
+        why = f"what `{owner[1:]}` is is not known here"
+        return session.readStream.table(UNSEEN).hint(UNREAD, why).writeStream
+    return Outside(f"{owner}.{name}")
 
 
 def lost(value: Any, name: str) -> Any:

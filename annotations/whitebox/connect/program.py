@@ -55,7 +55,7 @@ def _exported(text: str) -> str:
 def _exported_cell(lines: list[str]) -> list[str]:
     magic = [line.removeprefix(_MAGIC).removeprefix(" ") for line in lines if line[:7] == _MAGIC]
     if not magic:
-        return lines
+        return _commands(lines)
     first = next(at for at, line in enumerate(lines) if line[:7] == _MAGIC)
     return [*[""] * first, *_commands(magic), *[""] * (len(lines) - first - len(magic))]
 

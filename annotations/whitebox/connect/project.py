@@ -18,11 +18,14 @@ from typing import Any, Final
 from annotations.dataflow import Position
 from annotations.whitebox import ir, plan_json
 from annotations.whitebox.connect import texts
+from annotations.whitebox.connect.answers import Refused
 from annotations.whitebox.connect.carrying import carried
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
+from annotations.whitebox.connect.outside import UNSEEN, Outside
 from annotations.whitebox.connect.reading import Reading
 from annotations.whitebox.connect.statements import NotUnderstood, statements
 from annotations.whitebox.datatypes import DataType
+from annotations.whitebox.file_metadata import METADATA, NAME
 from annotations.whitebox.type_text import schema_text
 
 _KINDS: Final = {
@@ -32,10 +35,6 @@ _KINDS: Final = {
     4: "sink",
 }
 """Connect's types of outputs."""
-
-
-UNSEEN: Final = "unknown_stream"
-"""The source of what is not known to read a stream, and may."""
 
 
 @dataclass
@@ -127,6 +126,8 @@ def script_project(
     for flow, function in functions:
         with reading.failures() as failed:
             frame = function()
+            if isinstance(frame, Outside):
+                raise Refused(f"what `{frame[1:]}` gives is not known here")
             flow.relation = frame._plan.to_proto(reading.spark.client).root
             dataset = project.datasets.get(flow.target, {})
             if dataset.get("kind") == "table":
@@ -309,6 +310,8 @@ def _tables_of(reading: Reading, flow: Flow) -> dict[str, texts.Table]:
     read_as_streams = texts.streams(query)
     for name, described in project_files(reading, query):
         columns = tuple((n, *_typed(t)) for n, t in described.get("columns", ()))
+        if columns and NAME in query.lower():
+            columns += ((NAME, METADATA, True),)
         role = ir.Role.STREAM if described["streaming"] else ir.Role.MUTABLE
         reading.sources.declared[name] = (columns or None, role)
     known = {name.lower() for name in reading.sources.declared}

@@ -14,6 +14,7 @@ from typing import Final
 
 from annotations.dataflow import Position
 from annotations.whitebox.datatypes import UNKNOWN, DataType, Family
+from annotations.whitebox.file_metadata import of_file
 from annotations.whitebox.ir import Call, Column, Expression, Ref, Relation, Unknown
 
 _PARTS: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
@@ -54,7 +55,9 @@ class Names:
         if matches is None and parts[0].lower() == "_metadata":
             matches = self._find(parts, built.relation.columns)
             if matches is not None:
-                return _of_file(Ref(matches[0][0], at), matches[1], at)
+                metadata, fields = Ref(matches[0][0], at), matches[1]
+                name = fields[0] if len(fields) == 1 else ""
+                return of_file(metadata, name, part(metadata, name, at), at)
         if matches is None:
             return Unknown(f"no column is called `{text}` here", (), at)
         columns, rest = matches
@@ -133,16 +136,6 @@ class Names:
         if type_.family is not Family.STRUCT:
             return [(f"{target}.*", part(value, "*", at))]  # all its fields, whatever they are
         return [(name, part(value, name, at)) for name, _, _ in type_.fields]
-
-
-def _of_file(metadata: Ref, fields: list[str], at: Position | None) -> Expression:
-    """What Spark says of the file of a row: its name and times, and where it was cut."""
-    name = fields[0].lower() if len(fields) == 1 else ""
-    value = part(metadata, name, at)
-    if name.startswith("file_block_") or not isinstance(value, Call) or not value.type.identical:
-        return Call("input_file_block_start", (), type_of(value) if name else UNKNOWN, True, at)
-    stays = f"no file is written again or moved (`_metadata.{name}`)"
-    return Call(f"_metadata.{name}", (metadata,), value.type, True, at, user=stays)
 
 
 def split(text: str) -> list[str]:

@@ -31,13 +31,14 @@ from annotations.whitebox.connect.carrying import carried, taken
 from annotations.whitebox.connect.databricks import (
     DBUtils,
     Pipeline,
+    connect_module,
     dbutils_module,
     delta_modules,
 )
 from annotations.whitebox.connect.interpreter import Interpreter
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.program import RUN, notebook, program
-from annotations.whitebox.connect.project import UNSEEN, registration, script_project
+from annotations.whitebox.connect.project import registration, script_project
 from annotations.whitebox.connect.user_functions import by_chance, chances, shown
 from annotations.whitebox.derivation import TAKEN
 from annotations.whitebox.derive import annotate
@@ -84,7 +85,12 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     pipeline = Pipeline(home.spark)
     pipeline.extend()
     outside.MODULES.update(
-        {"dlt": pipeline.module, "pyspark.dbutils": dbutils_module, **delta_modules(home.spark)}
+        {
+            "databricks.connect": connect_module,
+            "dlt": pipeline.module,
+            "pyspark.dbutils": dbutils_module,
+            **delta_modules(home.spark),
+        }
     )
     with home.failures() as answer:
         try:
@@ -477,8 +483,10 @@ def _query(
         source.role in (ir.Role.STREAM, ir.Role.REQUEST) for source in sources(plan)
     ):
         # Spark starts no query that reads no stream: it lies in what is not known.
-        home.sources.read.setdefault(UNSEEN, {"format": "table", "streaming": True})
-        stream = ir.Source(UNSEEN, (), ir.Role.STREAM, complete=False, position=started.position)
+        home.sources.read.setdefault(outside.UNSEEN, {"format": "table", "streaming": True})
+        stream = ir.Source(
+            outside.UNSEEN, (), ir.Role.STREAM, complete=False, position=started.position
+        )
         reason = "which stream it reads is not known here"
         plan = ir.Opaque(
             (stream, plan), plan.columns, reason, True, True, started.position, left_open="text"

@@ -20,8 +20,8 @@ from annotations.whitebox.datatypes import (
     STRING,
     TIMESTAMP,
     DataType,
-    Family,
 )
+from annotations.whitebox.file_metadata import hidden, open_type
 from annotations.whitebox.ir import Column, Filter, Relation, Role, Source
 from annotations.whitebox.python_chance import Chance
 from annotations.whitebox.type_text import schema_text
@@ -58,19 +58,6 @@ BUILT_IN: Final[Mapping[str, tuple[tuple[str, DataType], ...]]] = {
     ),
 }
 """Columns of sources that always have the same."""
-
-METADATA: Final = DataType(
-    Family.STRUCT,
-    fields=(
-        ("file_path", STRING, False),
-        ("file_name", STRING, False),
-        ("file_size", BIGINT, False),
-        ("file_block_start", BIGINT, False),
-        ("file_block_length", BIGINT, False),
-        ("file_modification_time", TIMESTAMP, False),
-    ),
-)
-"""The column `_metadata` of files, which no `*` stands for."""
 
 Declared = dict[str, tuple[tuple[tuple[str, DataType, bool], ...] | None, Role]]
 
@@ -142,13 +129,13 @@ class Sources:
             return self._dated(made_of, data)
         typed = tuple(Column(n, t, m) for n, t, m in columns)
         if (data.format or "parquet").lower() in OF_FILES:
-            typed += tuple(c for c in self._mentioned() if c.type is METADATA)
+            typed += tuple(c for c in self._mentioned() if hidden(c))
         return self._dated(Source(name, typed, role, files=files, position=at), data)
 
     def _mentioned(self) -> Iterator[Column]:
         """Columns of a source without a schema: all that plans use."""
-        for lower, name in self.mentioned.items():
-            yield Column(name, METADATA) if lower == "_metadata" else Column(name)
+        for name in self.mentioned.values():
+            yield Column(name, open_type(name))
 
     def _dated(self, source: Source, data: Any) -> Relation:
         """A source whose path is another one each time is left to chance."""

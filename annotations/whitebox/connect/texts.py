@@ -251,7 +251,7 @@ def files_by_name(text: str, files: dict[str, dict[str, Any]]) -> str:
         end = match.end() + len(inner) + 1
         paths = [one or other for one, other in _QUOTED.findall(inner)]
         last = re.split(r"[/:]", paths[0].rstrip("/*"))[-1] if paths else "files"
-        name = re.sub(r"\W+", "_", last).strip("_").lower() + "_files"
+        base = name = re.sub(r"\W+", "_", last).strip("_").lower() + "_files"
         schema = re.search(r"schema['\"]?\s*(?:=>|,)\s*(?:'([^']*)'|\"([^\"]*)\")", inner)
         stream = match[1] is not None or match[2].lower() != "read_files"
         described: dict[str, Any] = {
@@ -263,7 +263,10 @@ def files_by_name(text: str, files: dict[str, dict[str, Any]]) -> str:
             from annotations.whitebox.connect.sources import entries
 
             described["columns"] = [list(entry) for entry in entries(schema[1] or schema[2])]
-        files[name] = described
+        number = 1
+        while files.setdefault(name, described) != described:
+            number += 1
+            name = f"{base}_{number}"
         begin = match.start(2)
         written = re.sub(r"[^\n]", " ", text[begin:end])
         text = text[:begin] + name + written[len(name) :] + text[end:]

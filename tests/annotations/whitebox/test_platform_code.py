@@ -129,6 +129,7 @@ rows.writeStream.queryName("named").outputMode("complete").format("console").sta
     "notebook.py": (
         _NOTEBOOK
         + """
+%pip install company
 sc = spark.sparkContext
 sc._jsc.hadoopConfiguration().set("fs.s3a.endpoint", "http://minio:9000")
 events = spark.readStream.schema("k STRING, `unit price` INT").json("/in")
@@ -171,6 +172,69 @@ CREATE OR REFRESH STREAMING TABLE quoted AS
 """,
         {"logs": "OW[*], chance", "quoted": "CR"},
     ),
+    "sessions.py": (
+        """
+from databricks.connect import DatabricksSession
+from company.spark import get_session, helpers
+
+spark = get_session("app")
+df = spark.readStream.schema("k STRING").json("/in/one")
+df.writeStream.queryName("of_a_function").format("console").start()
+spark = helpers.spark
+df = spark.sql("SELECT k, count(*) AS n FROM STREAM events GROUP BY k")
+df.writeStream.queryName("of_a_member").outputMode("complete").format("console").start()
+spark = DatabricksSession.builder.profile("dev").serverless(True).getOrCreate()
+df = spark.readStream.schema("k STRING").json("/in/two")
+df.writeStream.queryName("of_a_cluster").format("console").start()
+""",
+        {"of_a_function": "CR", "of_a_member": "OW[*]", "of_a_cluster": "CR"},
+    ),
+    "frames.py": (
+        """
+from company.readers import read, shop
+
+read("rides").groupBy("k").count().writeStream.queryName("rides").format("console").start()
+stream = shop.orders.stream()
+stream.writeStream.foreachBatch(lambda rows, _: rows.write.saveAsTable("orders")).start()
+""",
+        {"rides": "OW[*], chance", "orders": "OW[*], chance"},
+    ),
+    "unknown_datasets.py": (
+        """
+import dlt
+from company.readers import read
+
+@dlt.table
+def rides():
+    return read("rides").select("k")
+""",
+        {"rides": "OW[*], chance"},
+    ),
+    "files.sql": (
+        """
+CREATE OR REFRESH STREAMING TABLE named AS
+  SELECT *, _metadata.file_path AS f FROM STREAM read_files('/in/a/', format => 'csv');
+CREATE OR REFRESH STREAMING TABLE fields AS
+  SELECT r.payload.user.id, r._metadata.file_name FROM STREAM read_files('/in/b/') AS r;
+CREATE OR REFRESH STREAMING TABLE typed AS
+  SELECT k, _metadata.file_size FROM STREAM(cloud_files('/in/c/', 'json', map('schema', 'k INT')));
+CREATE OR REFRESH STREAMING TABLE cut AS
+  SELECT _metadata.file_block_start AS s FROM STREAM read_files('/in/d/');
+CREATE OR REFRESH STREAMING TABLE whole AS
+  SELECT k, _metadata FROM STREAM read_files('/in/e/', schema => 'k INT');
+CREATE OR REFRESH STREAMING TABLE joined AS
+  SELECT a.k FROM STREAM read_files('/one/rides/') AS a JOIN STREAM read_files('/other/rides/') AS b
+  ON a.k = b.k;
+""",
+        {
+            "named": "CR",
+            "fields": "CR",
+            "typed": "CR",
+            "cut": "CR, chance",
+            "whole": "CR, chance",
+            "joined": "CW",
+        },
+    ),
     "unlike.py": (
         """
 import scoring
@@ -198,6 +262,12 @@ def test_what_a_platform_has_is_known(name: str, outcomes: dict[str, Any]) -> No
     assert not isinstance(outcomes[name], BadInput), outcomes[name]
     dataflow, _ = outcomes[name]
     assert {c.name: _label(c) for c in dataflow.components.values()} == FILES[name][1]
+
+
+def test_files_that_are_called_alike_are_two_sources(outcomes: dict[str, Any]) -> None:
+    dataflow, _ = outcomes["files.sql"]
+    read = {stream.source.path for stream in dataflow.streams.values() if stream.source is not None}
+    assert {"/one/rides/", "/other/rides/"} <= read
 
 
 def _label(component: Component) -> str:
