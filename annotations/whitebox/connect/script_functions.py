@@ -171,7 +171,7 @@ class Scope:
 
 def unwrapped(function: Any) -> Any:
     """The function of the script that another one was made of, the first of several."""
-    while not isinstance(function, Function | Method):
+    while not (isinstance(function, Function | Method) or hasattr(type(function), "__getattr__")):
         parts = getattr(function, "parts", None) or getattr(function, "chosen_from", None)
         inner = parts[0] if parts else getattr(function, "__wrapped__", None)
         if inner is None:

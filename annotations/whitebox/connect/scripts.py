@@ -473,9 +473,12 @@ def _query(
         if hasattr(command, name) and command.HasField(name):
             described[name] = True
     described["options"] = dict(getattr(command, "options", {}))
-    for name in ("processing_time_interval", "available_now", "once"):
+    for name in ("available_now", "once"):
         if getattr(command, name, None):
-            described["trigger"] = getattr(command, name) if name[0] == "p" else "available now"
+            described["trigger"] = "available now"
+    interval = getattr(command, "processing_time_interval", "")
+    if interval and not any(value in interval for value in outside.MADE):
+        described["trigger"] = interval
     read = command.source_table_plan if target else command.input
     plan = home.plan(read, started.views, in_batch=in_batch)
     described["code"] = carried(home, read, started.views)

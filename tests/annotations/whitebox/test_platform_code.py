@@ -199,6 +199,22 @@ stream.writeStream.foreachBatch(lambda rows, _: rows.write.saveAsTable("orders")
 """,
         {"rides": "OW[*], chance", "orders": "OW[*], chance"},
     ),
+    "settings.py": (
+        """
+import csv
+from company.settings import settings
+
+def write(rows):
+    with open("/out/rows.csv", "w") as file:
+        csv.DictWriter(file, fieldnames=rows.columns).writerows([row.asDict() for row in rows])
+
+df = spark.readStream.schema("k STRING").json("/in")
+timed = df.writeStream.trigger(processingTime=settings.get("interval"))
+timed.queryName("rides").format("console").start()
+write(settings)
+""",
+        {"rides": "CR"},
+    ),
     "unknown_datasets.py": (
         """
 import dlt
