@@ -35,7 +35,8 @@ _BYTES_MAX: Final = 4 * 2**20
 _IMPORT: Final = re.compile(
     rb"^[ \t]*(?:from|import)\s+(\.*)([\w.]*)(?:\s+import\s+(\([\w,\s]+|[\w, \t]+))?", re.MULTILINE
 )
-_KNOWN: Final = sys.stdlib_module_names | {"pyspark"}
+_KNOWN: Final = sys.stdlib_module_names | {"pyspark", "pytest"}
+_STARTS: Final = re.compile(r"\b(readStream|writeStream|start|toTable|dlt|dp|pipelines)\b")
 
 
 def candidates(folder: Path) -> Iterator[Path]:
@@ -104,6 +105,10 @@ def defines_only(text: bytes, reached: Set[str] | None = None) -> bool:
 
     >>> defines_only(b"import logging\\nlog = logging.getLogger()\\ndef run(spark): ...")
     True
+    >>> defines_only(b"class Count:\\n    total = 0\\ncount = Count()")
+    True
+    >>> defines_only(b"import jobs\\nclass Job:\\n    run = jobs.run()\\njob = Job()")
+    False
     >>> defines_only(b"def run(): ...\\nif __name__ == '__main__':\\n    run()")
     False
     """
@@ -116,22 +121,27 @@ def defines_only(text: bytes, reached: Set[str] | None = None) -> bool:
 
 
 def _harmless(body: Iterable[ast.stmt], reached: Set[str] | None) -> set[str]:
-    """The names of what a module imports that starts nothing."""
+    """The names of what a module imports, or defines itself, that starts nothing."""
 
     def starts(module: str, *names: str) -> bool:
         parts = {*module.split("."), *names}
         return bool(parts & reached) if reached is not None else module.split(".")[0] not in _KNOWN
 
     names = set(dir(builtins)) - {"eval", "exec", "__import__"}
+    others = {each.name for each in body if isinstance(each, ast.FunctionDef)}
     for statement in body:
-        if isinstance(statement, ast.Import):
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            module = getattr(statement, "module", "") or ""
             for alias in statement.names:
-                if not starts(alias.name):
-                    names.add(alias.asname or alias.name.partition(".")[0])
-        elif isinstance(statement, ast.ImportFrom):
-            for alias in statement.names:
-                if not starts(statement.module or "", alias.name):
-                    names.add(alias.asname or alias.name)
+                name = alias.asname or (alias.name if module else alias.name.partition(".")[0])
+                (others if starts(module or alias.name, alias.name) else names).add(name)
+    for statement in body:
+        if isinstance(statement, ast.ClassDef):
+            parts = list(ast.walk(statement))
+            used = {part.id for part in parts if isinstance(part, ast.Name)}
+            used |= {"import" for part in parts if isinstance(part, ast.Import | ast.ImportFrom)}
+            if not (used & (others | {"import"}) or _STARTS.search(ast.unparse(statement))):
+                names.add(statement.name)
     return names - {"pipelines"}
 
 
