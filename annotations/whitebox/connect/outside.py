@@ -239,7 +239,7 @@ def member(owner: Outside, name: str) -> Any:
         if all(text != taken for text, _ in NOTES):
             note(taken)
         return getattr(SparkSession.getActiveSession(), name)
-    if name == "writeStream":
+    if name == "writeStream" and root(owner) != "DataFrame":  # whose rows are no stream
         session = cast(SparkSession, SparkSession.getActiveSession())
         why = f"what `{owner[1:]}` is is not known here"
         return session.readStream.table(UNSEEN).hint(UNREAD, why).writeStream
