@@ -155,30 +155,31 @@ clicks = spark.readStream.schema("id INT, n INT").json("clicks")
 """
 
 
-@pytest.mark.parametrize(
-    ("declared", "column", "chance"),
-    [
-        ("DECLARE VARIABLE v = now()", "v", True),
-        ("DECLARE OR REPLACE v TIMESTAMP DEFAULT current_timestamp()", "session.v", True),
-        ("DECLARE v INT", "v", False),
-        ("SET VAR v = CAST(rand() * 10 AS INT)", "v", True),
-        ("DECLARE VARIABLE other = now()", "v", False),
-        ("DECLARE VARIABLE n = now()", "n", False),
-    ],
+VARIABLES: Final = (
+    ("DECLARE VARIABLE v = now()", "v", True),
+    ("DECLARE OR REPLACE v TIMESTAMP DEFAULT current_timestamp()", "session.v", True),
+    ("DECLARE v INT", "v", False),
+    ("SET VAR v = CAST(rand() * 10 AS INT)", "v", True),
+    ("DECLARE VARIABLE other = now()", "v", False),
+    ("DECLARE VARIABLE n = now()", "n", False),
 )
-def test_a_variable_is_left_to_chance_where_its_value_is(
-    declared: str, column: str, chance: bool, tmp_path: Path
-) -> None:
-    file = tmp_path / "script.py"
-    query = f"SELECT id FROM clicks WHERE n > {column}"
-    file.write_text(
-        f"{BEGINNING}spark.sql({declared!r})\nclicks.createOrReplaceTempView('clicks')\n"
-        f"spark.sql({query!r}).writeStream.format('json').start('out')\n",
-        encoding="utf-8",
-    )
-    dataflow, _ = importing.load(file, execute=Limits())
-    (path,) = dataflow.components["out"].paths
-    assert (path.nondeterministic is not None) is chance
+
+
+def test_a_variable_is_left_to_chance_where_its_value_is(tmp_path: Path) -> None:
+    files = [tmp_path / f"script{at}.py" for at in range(len(VARIABLES))]
+    for file, (declared, column, _) in zip(files, VARIABLES, strict=True):
+        query = f"SELECT id FROM clicks WHERE n > {column}"
+        file.write_text(
+            f"{BEGINNING}spark.sql({declared!r})\nclicks.createOrReplaceTempView('clicks')\n"
+            f"spark.sql({query!r}).writeStream.format('json').start('out')\n",
+            encoding="utf-8",
+        )
+    for outcome, (declared, _, chance) in zip(
+        importing.load_all(files, execute=None), VARIABLES, strict=True
+    ):
+        assert not isinstance(outcome, BadInput), outcome
+        (path,) = outcome[0].components["out"].paths
+        assert (path.nondeterministic is not None) is chance, declared
 
 
 SQL_MERGE: Final = """
@@ -227,19 +228,21 @@ def test_what_a_merge_of_micro_batches_keeps(tmp_path: Path) -> None:
     assert labels_of(code, tmp_path) == labels
 
 
-@pytest.mark.parametrize(
-    ("table", "label"),
-    [
-        ("spark.read.table('prices')", "OR[*]"),
-        ("spark.read.format('delta').load('prices')", "OR[*]"),
-        ("spark.read.schema('id INT').json('prices')", "CR"),
-        ("spark.read.format('delta').option('versionAsOf', 3).load('prices')", "CR"),
-        ("spark.read.option('timestampAsOf', '2024-01-01').table('prices')", "CR"),
-    ],
+TABLES: Final = (
+    ("spark.read.table('prices')", "OR[*]"),
+    ("spark.read.format('delta').load('prices')", "OR[*]"),
+    ("spark.read.schema('id INT').json('prices')", "CR"),
+    ("spark.read.format('delta').option('versionAsOf', 3).load('prices')", "CR"),
+    ("spark.read.option('timestampAsOf', '2024-01-01').table('prices')", "CR"),
 )
-def test_a_table_that_may_change_is_no_constant(table: str, label: str, tmp_path: Path) -> None:
-    code = f"clicks.join({table}, 'id').writeStream.queryName('out').format('json').start('out')\n"
-    assert labels_of(code, tmp_path) == {"out": label}
+
+
+def test_a_table_that_may_change_is_no_constant(tmp_path: Path) -> None:
+    code = "".join(
+        f"clicks.join({table}, 'id').writeStream.queryName('q{at}').format('console').start()\n"
+        for at, (table, _) in enumerate(TABLES)
+    )
+    assert labels_of(code, tmp_path) == {f"q{at}": label for at, (_, label) in enumerate(TABLES)}
 
 
 _SINKS: Final = (
