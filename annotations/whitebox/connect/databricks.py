@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from annotations.whitebox.connect.outside import Outside, by_default
 from annotations.whitebox.connect.places import caller, definitions
@@ -125,6 +125,7 @@ class Pipeline:
             **harmless(self.spark),
             "apply_changes": self._changes,
             "apply_changes_from_snapshot": self._snapshots,
+            "foreach_batch_sink": self._batch_sink,
             "create_auto_cdc_from_snapshot_flow": self._snapshots,
         }
 
@@ -175,6 +176,13 @@ class Pipeline:
     def _sink(self, name: str, format: str, options: Any = None) -> None:
         texts = {str(key): str(value) for key, value in (options or {}).items()}
         self._note(name, "sink", format=format, options=texts)
+
+    def _batch_sink(self, function: Any = None, *, name: str | None = None, **_: Any) -> Any:
+        def outer(inner: Any) -> Any:
+            self._note(name or inner.__name__, "sink", format="foreachBatch", options={})
+            return inner
+
+        return outer if function is None else outer(function)
 
     def _changes(
         self,
@@ -263,14 +271,25 @@ def _plain(value: Any) -> Any:
     return str.__str__(value) if isinstance(value, str) else value
 
 
+_STORED: Final = frozenset({"spark_conf", "table_properties", "partition_cols", "cluster_by"})
+"""Parameters that say how a dataset is stored, and nothing of its rows."""
+
+
 def _tolerant(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that leaves out what it is given and has no parameter for."""
-    known = inspect.signature(function).parameters
+    """A function that leaves out what it is given and has no parameter for, and what is not known
+    of a dataset but its name."""
+    parameters = inspect.signature(function).parameters
+    taken = parameters.keys() - _STORED
+    required = {"name"} | {n for n in taken if parameters[n].default is inspect.Parameter.empty}
 
     @functools.wraps(function)
     def called(*arguments: Any, **named: Any) -> Any:
-        taken = {n: _plain(value) for n, value in named.items() if n in known}
-        return function(*map(_plain, arguments), **taken)
+        given = {
+            n: _plain(value)
+            for n, value in named.items()
+            if n in taken and (n in required or not isinstance(value, Outside))
+        }
+        return function(*map(_plain, arguments), **given)
 
     return called
 

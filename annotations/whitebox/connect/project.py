@@ -240,6 +240,10 @@ def _plan_all(reading: Reading, project: Project) -> None:
         ready = [flow for flow in waiting if not _lacking(flow, waiting, project)] or waiting[:1]
         for flow in ready:
             flow.plan = _seen(project, _plan(reading, project, flow), flow.position)
+            if project.datasets.get(flow.target, {}).get("format") == "foreachBatch":
+                reason = f"what the function of the sink `{flow.target}` does is not read"
+                inputs, columns = (flow.plan,), flow.plan.columns
+                flow.plan = ir.Opaque(inputs, columns, reason, position=flow.position)
             known = [(c.name, c.type, c.nullable) for c in flow.plan.columns]
             if known and not isinstance(flow.plan, ir.Opaque):
                 project.columns.setdefault(flow.target, tuple(known))

@@ -100,4 +100,5 @@ _MODULES: Final[Mapping[str, Mapping[str, Any]]] = {
     "itertools": {"chain": Chain},
     "string": {"Template": Template},
     "textwrap": {"dedent": dedent},
+    "typing": {"TYPE_CHECKING": False},
 }

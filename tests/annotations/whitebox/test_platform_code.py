@@ -215,6 +215,49 @@ write(settings)
 """,
         {"rides": "CR"},
     ),
+    "described.py": (
+        """
+from typing import TYPE_CHECKING
+from pyspark import pipelines as dp
+from pyspark.sql import functions as F
+from company.config import config, options_for
+
+if TYPE_CHECKING:
+    F = None
+
+@dp.table(
+    name="silver",
+    comment=config.comment,
+    schema=config.schema,
+    table_properties=config.properties("silver"),
+    cluster_by=config.columns,
+)
+def latest():
+    return spark.read.table("bronze").groupBy("id").agg(F.first("at"))
+
+@dp.table(**options_for("some"))
+def some():
+    return spark.read.table("bronze").limit(3)
+
+@dp.table(name=config.name)
+def few():
+    return spark.read.table("bronze").limit(3)
+
+@dp.foreach_batch_sink(name="merged")
+def merge(rows, batch):
+    rows.write.mode("append").saveAsTable("t")
+
+@dp.append_flow(target="merged", name="events")
+def events():
+    return spark.readStream.table("events")
+""",
+        {
+            "silver": "OW[id]",
+            "some": "OW[*]",
+            "company_config_config_name": "OW[*]",
+            "merged": "OW[*]",
+        },
+    ),
     "unknown_datasets.py": (
         """
 import dlt
