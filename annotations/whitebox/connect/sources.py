@@ -244,6 +244,11 @@ def _nullable(text: str) -> tuple[DataType, bool]:
     return ddl_type(not_null), not_null == text
 
 
+def _words(text: str) -> list[str]:
+    """The words in a text of SQL that may be columns."""
+    return re.findall(r"[A-Za-z_]\w*(?!\w*\s*\()", re.sub(r"'[^']*'", "", text))
+
+
 def _names(message: Any) -> Iterator[str]:
     """Names of columns that a plan mentions: attributes, and words in texts of SQL."""
     todo = [message]
@@ -254,9 +259,9 @@ def _names(message: Any) -> Iterator[str]:
             yield split(relation.unparsed_identifier)[-1]
             yield split(relation.unparsed_identifier)[0]
         elif kind == "spark.connect.Expression.ExpressionString":
-            yield from re.findall(
-                r"[A-Za-z_]\w*(?!\w*\s*\()", re.sub(r"'[^']*'", "", relation.expression)
-            )
+            yield from _words(relation.expression)
+        elif kind == "spark.connect.SQL":
+            yield from _words(relation.query)
         elif kind == "spark.connect.Deduplicate":
             yield from relation.column_names
         elif kind == "spark.connect.Join":

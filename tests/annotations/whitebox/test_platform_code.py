@@ -124,7 +124,7 @@ catalog = dbutils.widgets.get("catalog")
 rows = spark.sql(f"SELECT k, count(*) AS n FROM STREAM {catalog}.raw_{catalog}.events GROUP BY k")
 rows.writeStream.queryName("named").outputMode("complete").format("console").start()
 """,
-        {"named": "OW[*]"},
+        {"named": "OW[k]"},
     ),
     "notebook.py": (
         _NOTEBOOK
@@ -187,7 +187,7 @@ spark = DatabricksSession.builder.profile("dev").serverless(True).getOrCreate()
 df = spark.readStream.schema("k STRING").json("/in/two")
 df.writeStream.queryName("of_a_cluster").format("console").start()
 """,
-        {"of_a_function": "CR", "of_a_member": "OW[*]", "of_a_cluster": "CR"},
+        {"of_a_function": "CR", "of_a_member": "OW[k]", "of_a_cluster": "CR"},
     ),
     "frames.py": (
         """
@@ -214,6 +214,29 @@ timed.queryName("rides").format("console").start()
 write(settings)
 """,
         {"rides": "CR"},
+    ),
+    "tables_in_sql.py": (
+        """
+from pyspark import pipelines as dp
+
+@dp.table
+def kept():
+    return spark.sql("SELECT k, v FROM STREAM raw.events WHERE v > 0")
+
+@dp.table
+def through_a_view():
+    spark.readStream.table("raw.events").createOrReplaceTempView("events")
+    return spark.sql("SELECT DISTINCT k, v FROM events WHERE v > 0")
+
+@dp.table
+def numbered():
+    spark.readStream.table("raw.events").createOrReplaceTempView("events")
+    return spark.sql(
+        "SELECT *, row_number() OVER (PARTITION BY k ORDER BY v) AS n"
+        " FROM (SELECT DISTINCT * FROM events)"
+    )
+""",
+        {"kept": "CR", "through_a_view": "CW", "numbered": "OW[k]"},
     ),
     "described.py": (
         """
