@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 from unittest.mock import patch
 
-from flux_lab.checks import ViolationError
+from flux_lab.checks import ViolationError, contents
 from flux_lab.example import events, running_example
 from flux_lab.reference import reference
 from flux_lab.shell import kernel as simulated
@@ -38,7 +38,9 @@ from flux_runtime.operators import packing, processor_state
 from flux_runtime.operators.rows import SN
 from flux_runtime.operators.state_file import size_of
 from flux_runtime.protocol.balancing import PlannedMove, SiteStatistics
-from flux_runtime.protocol.vocabulary import Shape
+from flux_runtime.protocol.channels import Multiplexer
+from flux_runtime.protocol.messages import Data, Message
+from flux_runtime.protocol.vocabulary import Node, Pair, Shape
 from flux_runtime.protocol.worth import Worth
 from flux_runtime.site import (
     balance,
@@ -190,6 +192,7 @@ class Cluster:
         sites: number of the place -> its process.
         workers: process -> the site in it.
         leaders: all terms so far.
+        expected, units: results, and the contents of all that is sent, of a run without failures.
         kept: folder in which operators' states are kept; None: they are not.
         struck: share of the faults that have struck; the source is not far ahead of it.
         errands: what the operator is to do next.
@@ -213,7 +216,13 @@ class Cluster:
         made = partial(running_example, plan.shape, slide=1, remembering=plan.remembering)
         self.flow = flow = made()
         batches = events(plan.batches, plan.rows, keys=plan.keys, seed=seed)
-        self.expected = dict(reference(flow, batches).output)
+        due = reference(flow, batches)
+        self.expected = dict(due.output)
+        self.units = {
+            (*pairs, batch): contents(rows)
+            for pairs, units in due.units.items()
+            for batch, rows in units.items()
+        }
         names = [n for n in batches[0].schema.names if n not in SN]
         self.input = [batch.select(names) for batch in batches]
         common: dict[str, Any] = {
@@ -462,6 +471,15 @@ class Cluster:
                 raise ViolationError(f"the end at {offset} of {len(self.input)} batches")
             outcome.ended = True
 
+    def sent(self, producer: Pair, consumer: Pair, batch: int, rows: Any) -> None:
+        """Compare a unit, whichever copy sends it, with that of a run of one copy alone.
+
+        Raises:
+            ViolationError: it is another.
+        """
+        if contents(rows) != self.units.get((producer, consumer, batch)):
+            raise ViolationError(f"{producer} sends {consumer} another unit of batch {batch}")
+
     def _finish(self) -> None:
         """Wait until everything is whole, then end the job."""
         outcome = self.outcome
@@ -569,6 +587,13 @@ def substituted(cluster: Cluster) -> Iterator[None]:
     def fresh_uuid() -> uuid.UUID:
         return uuid.UUID(int=kernel.rng.getrandbits(128), version=4)
 
+    send = Multiplexer.send
+
+    def observed(mux: Multiplexer, src: Node, dst: Node, message: Message) -> None:
+        if isinstance(message, Data):
+            cluster.sent(src.pair, dst.pair, message.batch, message.rows)
+        send(mux, src, dst, message)
+
     ending = statistics.Phase.ending
 
     def busy(*arguments: Any) -> statistics.Phase:
@@ -590,6 +615,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (statistics, "_cpu_s", kernel.monotonic),
             (statistics.Phase, "ending", busy),
             (balance, "Worth", Unhesitating),
+            (Multiplexer, "send", observed),
             (statistics, "_resident_bytes", lambda: MEMORY_BYTES),
             (controller, "Leader", ObservedLeader),
             (leader_state, "SNAPSHOT_EVENTS", plan.snapshot_events),

@@ -20,6 +20,8 @@ from unittest.mock import patch
 
 from flux_lab.shell.sweep import run
 from flux_runtime.operators import packing, processor_state
+from flux_runtime.operators.partitioned import Partitioned
+from flux_runtime.protocol.producer import ProducerSide
 from flux_runtime.site import collector, connection, controller, intake, keeping, shell, worker
 from flux_runtime.site.client import Client
 from flux_runtime.site.client_service import ClientService
@@ -368,6 +370,25 @@ MISTAKES: Final = (
         "pass",
         "ends",
     ),
+    # units
+    Mistake(
+        "a unit tells how many partitions worked at once",
+        Partitioned,
+        "process_parts",
+        "return [results.slice",
+        "results = results.replace_schema_metadata({'parts': str(len(parts))})\n"
+        "    return [results.slice",
+    ),
+    Mistake(
+        "an empty unit is sent as rows, if another one is not empty",
+        ProducerSide,
+        "offer",
+        "self.pending +=",
+        "if parts:\n"
+        "        empty = next(iter(parts.values())).slice(0, 0)\n"
+        "        parts = {i: parts.get(i, empty) for i in range(len(self.outlets))}\n"
+        "    self.pending +=",
+    ),
     # states
     Mistake(
         "a state that waits for its connection is dropped",
@@ -393,9 +414,9 @@ MISTAKES: Final = (
     Mistake(
         "something that a state refers to is not sent before it",
         shell.Shell,
-        "_base",
-        "in base.messages:",
-        "in base.messages[1:]:",
+        "_ship_states",
+        "in base.messages)",
+        "in base.messages[1:])",
         "large states",
     ),
     Mistake(

@@ -60,6 +60,17 @@ class AnotherEachTime(Window):
         return self.with_sum(batch, lambda _, total: total + next(CALLS))
 
 
+class AnotherSignOfZero(Window):
+    def process(self, batch: Any) -> Any:
+        sign = (-1) ** next(CALLS)
+        return self.with_sum(batch, lambda *_: sign * 0.0)
+
+
+class NotANumber(Window):
+    def process(self, batch: Any) -> Any:
+        return self.with_sum(batch, lambda *_: float("nan"))
+
+
 class Forgets(Window):
     def get_state(self) -> Any:
         return Window().get_state()
@@ -102,6 +113,10 @@ def test_a_right_operator_passes_schedules_with_deaths() -> None:
     assert totals.recoveries > 10
 
 
+def test_rows_that_are_no_numbers_are_the_same_rows() -> None:
+    assert check_operator(NotANumber, BATCHES, gate=["key"], schedules=5).runs == 5
+
+
 def test_the_example_of_the_guide_works() -> None:
     guide = (ROOT / "docs" / "how-to" / "test-an-operator.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
@@ -114,6 +129,7 @@ def test_the_example_of_the_guide_works() -> None:
     ("operator", "why"),
     [
         (AnotherEachTime, "two runs on the same input"),
+        (AnotherSignOfZero, "two runs on the same input"),
         (Forgets, "all that is remembered"),
         (CountsAcrossKeys, "depends on rows of another"),
         (AddsToItsState, "to replace it"),

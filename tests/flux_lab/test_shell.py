@@ -34,6 +34,8 @@ QUICK = (
     "the leader acts before the record is safe",
     "resume points are ignored",
     "a failed site may come back",
+    "a unit tells how many partitions worked at once",
+    "an empty unit is sent as rows, if another one is not empty",
 )
 """Mistakes that few runs find."""
 
@@ -68,6 +70,12 @@ def test_a_seed_gives_the_same_run_again() -> None:
 )
 def test_a_planted_mistake_is_found(mistake: Any) -> None:
     assert found_at(mistake, range(100)) is not None
+
+
+def test_every_mistake_can_be_planted() -> None:
+    for mistake in MISTAKES:
+        with planted(mistake):
+            pass
 
 
 @pytest.mark.slow
