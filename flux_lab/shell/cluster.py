@@ -50,8 +50,8 @@ from flux_runtime.site import (
     keeping,
     leader_state,
     ledger,
+    moving,
     record,
-    shell,
     statistics,
 )
 from flux_runtime.site.client import Client, DataLost, Unreachable
@@ -620,7 +620,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (controller, "Leader", ObservedLeader),
             (leader_state, "SNAPSHOT_EVENTS", plan.snapshot_events),
             (ledger, "KEPT_ENTRIES", plan.kept_entries),
-            (shell, "STATE_PIECE_BYTES", STATE_PIECE_BYTES),
+            (moving, "STATE_PIECE_BYTES", STATE_PIECE_BYTES),
             (packing, "PART_BYTES", STATE_PIECE_BYTES),
             (processor_state, "PART_BYTES", STATE_PIECE_BYTES),
             (host, "BASE_MIN_BYTES", 0),

@@ -22,7 +22,7 @@ from flux_lab.shell.sweep import run
 from flux_runtime.operators import packing, processor_state
 from flux_runtime.operators.partitioned import Partitioned
 from flux_runtime.protocol.producer import ProducerSide
-from flux_runtime.site import collector, connection, controller, intake, keeping, shell, worker
+from flux_runtime.site import collector, connection, controller, intake, keeping, moving, worker
 from flux_runtime.site.client import Client
 from flux_runtime.site.client_service import ClientService
 from flux_runtime.site.feeder import Feeder
@@ -392,8 +392,8 @@ MISTAKES: Final = (
     # states
     Mistake(
         "a state that waits for its connection is dropped",
-        shell.Shell,
-        "_ship_states",
+        moving.Moving,
+        "ship",
         "self.unsent.append(move)",
         "pass",
     ),
@@ -413,8 +413,8 @@ MISTAKES: Final = (
     ),
     Mistake(
         "something that a state refers to is not sent before it",
-        shell.Shell,
-        "_ship_states",
+        moving.Moving,
+        "ship",
         "in base.messages)",
         "in base.messages[1:])",
         "large states",

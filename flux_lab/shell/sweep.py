@@ -228,7 +228,7 @@ def _count(done: Run, cluster: Cluster, faults: Faults) -> None:
     done.lost = cluster.outcome.lost is not None
     done.terms = len(cluster.leaders)
     done.joined = cluster.joined
-    done.moved = sum(worker.states_moved for worker in cluster.workers.values())
+    done.moved = sum(worker.moving.states for worker in cluster.workers.values())
     done.virtual_s = cluster.kernel.now - 1000.0
     done.events = cluster.kernel.events
     done.struck = faults.struck

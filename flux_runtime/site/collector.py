@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.dataflow import Dataflow, Operator
@@ -82,6 +82,14 @@ class Collector:
     def state_size(self) -> int:
         """Bytes held."""
         return self.bytes
+
+
+class HeldResults(NamedTuple):
+    """A collector, the offset that it has reached, and whether nothing comes behind that."""
+
+    collector: Collector
+    offset: int
+    ended: bool
 
 
 def collected(dataflow: Dataflow, *, held_max_bytes: int = HELD_MAX_BYTES) -> Dataflow:

@@ -41,7 +41,17 @@ from flux_runtime.protocol.vocabulary import (
     Status,
 )
 from flux_runtime.site.admission import admitted
+from flux_runtime.site.codec import (
+    RowsDecoder,
+    RowsEncoder,
+    put_frame,
+    take_acks,
+    take_credits,
+    take_message,
+)
+from flux_runtime.site.collector import Collector, HeldResults, next_offset
 from flux_runtime.site.together import Part, Shared
+from flux_runtime.site.wire import Bundles, Kind
 
 
 @dataclass
@@ -158,6 +168,11 @@ class Host:
 
     # ---- membership and layout
 
+    def become(self, number: int) -> None:
+        """This site's number is this one."""
+        self.peers[number] = self.peers.pop(self.me)
+        self.me = number
+
     def connect(self, site: int) -> None:
         """Another site exists; messages for it wait until somebody takes its frames."""
         self.peers.setdefault(site, Multiplexer(credits=self.credits))
@@ -265,6 +280,11 @@ class Host:
         self.loads[node] = Load()
         self.ready[node] = None
 
+    @property
+    def busy(self) -> bool:
+        """Whether a turn would let some node go on."""
+        return bool(self.ready or self.due)
+
     def host_end(self, node: Node, machine: Ingress | Egress) -> None:
         """Take up the ingress or the egress."""
         self.where[node] = self.me
@@ -304,6 +324,32 @@ class Host:
         }
 
     # ---- what comes in
+
+    def take(self, site: int, kind: Kind, body: memoryview, decoder: RowsDecoder) -> None:
+        """Take what another site has written.
+
+        Raises:
+            Malformed: it is no message, or that site has no business saying so.
+        """
+        if kind is Kind.MESSAGE:
+            frame = Frame((take_message(body, decoder),), ())
+        elif kind is Kind.ACKS:
+            frame = Frame(take_acks(body), ())
+        else:
+            frame = Frame((), take_credits(body))
+        self.receive(site, frame)
+
+    def put(self, site: int, encoder: RowsEncoder, out: Bundles) -> None:
+        """Write what there is for another site."""
+        mux = self.peers.get(site)
+        while mux is not None and (frame := mux.next_frame()) is not None:
+            put_frame(frame, encoder, out)
+
+    def hold(self, sites: set[int]) -> None:
+        """These sites take no rows for now, and all others do."""
+        if sites != self.blocked:
+            self.blocked = sites
+            self.touch_all()
 
     def receive(self, site: int, frame: Frame) -> None:
         """Take a frame of another site.
@@ -373,8 +419,8 @@ class Host:
         Once there is nothing more and `owing` is not empty, another turn acknowledges.
         """
         end = self.clock() + budget_s
-        idle = not self.ready and not self.due
-        while self.ready or self.due:
+        idle = not self.busy
+        while self.busy:
             if not self.ready:
                 self._work_together()
             node = next(iter(self.ready))
@@ -389,7 +435,7 @@ class Host:
                 break
         if idle or self.acknowledging or not self.patient:
             self._acknowledge()
-        return bool(self.ready or self.due)
+        return self.busy
 
     def _pass_on(self) -> None:
         """Messages between nodes of this site arrive at once."""
@@ -533,7 +579,33 @@ class Host:
             self._carry_out(node, machine.moved(attempt))
             self.ready[node] = None
 
+    # ---- results
+
+    def results(self) -> HeldResults | None:
+        """The results that are held here; None: no copy of the collector works here."""
+        for _, segment in self._collectors():
+            if segment.status is not Status.STANDBY:
+                assert isinstance(segment.operator, Collector)
+                return HeldResults(segment.operator, *next_offset(segment))
+        return None
+
+    def commit(self, offset: int) -> None:
+        """NC-7: the results of all batches below this one are where they belong."""
+        for node, segment in self._collectors():
+            assert isinstance(segment.operator, Collector)
+            segment.operator.commit(offset)
+            self.ready[node] = None
+
+    def _collectors(self) -> Iterator[tuple[Node, Segment]]:
+        last = len(self.dataflow.shape.widths) - 1
+        return ((node, segment) for node, segment in self.segments() if node.stage == last)
+
     # ---- reports
+
+    def take_notices(self) -> tuple[Notice, ...]:
+        """Reports of nodes since the last time."""
+        notices, self.out.notices = tuple(self.out.notices), []
+        return notices
 
     def counts(self) -> dict[Node, Load]:
         """The work of every node so far."""

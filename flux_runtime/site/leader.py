@@ -292,9 +292,7 @@ class Leader(Shell):
 
     def after_turn(self) -> None:
         """Feed the ingress; pass on what ingress and egress report."""
-        if self.host.out.notices:
-            notices = tuple(self.host.out.notices)
-            self.host.out.notices.clear()
+        if notices := self.host.take_notices():
             self.step(steps.EndsNoticed(notices))
         if not self.feeding:
             return
@@ -307,7 +305,7 @@ class Leader(Shell):
         if len(self.intake.waiting) < OFFERS_MAX // 2:
             for client in self.state.clients.sources:
                 cast(Connection, client).reading(True)
-        while self.host.ready and self.host.turn():
+        while self.host.busy and self.host.turn():
             pass
 
     def status(self) -> control.Status:

@@ -1,17 +1,26 @@
-"""The state of a segment on its way to a standby, as bytes.
+"""States of segments on their way to standbys: as bytes, in pieces, and perhaps some of it ahead.
 
 What travels is data of the protocol's own classes (AMB-6) around the operator's state. It is packed
 without code (`operators.packing`), and what has been read is compared with a segment of the same
-partition before it is installed: sides, kinds and types have to be those of this dataflow.
+partition before it is installed: sides, kinds and types have to be those of this dataflow. Of a
+large operator most is sent before its segment waits: in parts, or as what the state will refer to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
-from flux_runtime.operators.packing import Base, Classes, Packed, Unreadable, unpack
+from flux_runtime.operators.packing import (
+    Base,
+    Classes,
+    Packed,
+    Unreadable,
+    pack,
+    unpack,
+)
 from flux_runtime.protocol.back import Unit
 from flux_runtime.protocol.buffer import Buffer, Entry
 from flux_runtime.protocol.consumer import ConsumerSide
@@ -22,6 +31,12 @@ from flux_runtime.protocol.outlet import Outlet, Producer
 from flux_runtime.protocol.producer import ProducerSide
 from flux_runtime.protocol.segment import Segment, SegmentState
 from flux_runtime.protocol.vocabulary import Node, ProtocolError, Status
+from flux_runtime.site.codec import STATE
+from flux_runtime.site.host import Host
+from flux_runtime.site.wire import Kind, Malformed, Part
+
+STATE_PIECE_BYTES: Final = 1 << 20
+"""Of a state that a connection takes in a turn, so that rows find their way in between."""
 
 CLASSES = (
     SegmentState, ConsumerSide, ProducerSide, Inlet, Outlet, Buffer,
@@ -96,3 +111,180 @@ def _compare(mine: Any, pattern: Any, where: str) -> None:
         for cls in type(pattern).__mro__:
             for name in getattr(cls, "__slots__", ()):
                 _compare(getattr(mine, name), getattr(pattern, name), f"{where}.{name}")
+
+
+# ---- in pieces
+
+
+class Incoming:
+    """A state that is arriving, piece by piece.
+
+    Attributes:
+        kind: STATE; BASE: some of what it will refer to; PART: some of the operator's.
+        node: the standby that it is for.
+        size: bytes, as announced.
+        missing: bytes that have not come yet.
+    """
+
+    def __init__(self, kind: Kind, node: Node, size: int) -> None:
+        self.kind = kind
+        self.node = node
+        self.size = self.missing = size
+        self.data = bytearray()
+
+    def add(self, piece: memoryview) -> None:
+        """The next piece."""
+        self.data += piece
+        self.missing -= len(piece)
+
+
+def pieces(standby: Node, size: int, parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """The bodies of the frames in which so many bytes travel."""
+    head = STATE.pack(*standby, size)
+    piece: list[Part] = [head]
+    room = STATE_PIECE_BYTES
+    for part in parts:
+        view = memoryview(part)
+        while view:
+            piece.append(view[:room])
+            view = view[room:]
+            room -= len(piece[-1])
+            if not room:
+                yield piece
+                piece, room = [head], STATE_PIECE_BYTES
+    if len(piece) > 1:
+        yield piece
+
+
+class OnLink:
+    """The states that travel over one connection.
+
+    Attributes:
+        arriving: what has come in part; the pieces of one state come in a row.
+        bases: standby -> what has come that its state will refer to.
+        sent: standby -> what has been sent that its state will refer to.
+        leaving: what is sent, piece by piece, one after the other.
+    """
+
+    def __init__(self) -> None:
+        self.arriving: Incoming | None = None
+        self.bases: dict[Node, list[bytearray]] = {}
+        self.sent: dict[Node, Base] = {}
+        self.leaving: deque[Iterator[tuple[Kind, list[Part]]]] = deque()
+
+    def next_piece(self) -> tuple[Kind, list[Part]] | None:
+        """The frame that is to be sent next; None where something else may begin."""
+        if not self.leaving:
+            return None
+        piece = next(self.leaving[0], None)
+        if piece is None:
+            self.leaving.popleft()
+        return piece
+
+
+class Moving:
+    """The states of a host's segments that leave, and those that arrive.
+
+    Args:
+        host: hosts the segments.
+
+    Attributes:
+        states: how many have left.
+        bytes: of them, and of what has left ahead of them.
+        unsent: what waits until its standby's site has connected.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.states = 0
+        self.bytes = 0
+        self.unsent: list[tuple[Node, Node, SegmentState]] = []
+
+    def ship(self, links: Mapping[int, OnLink]) -> None:
+        """CU-16: begin to send what the host has to send, over the links to other sites."""
+        host = self.host
+        bases, host.out.bases = host.out.bases, []
+        for active, standby, state in bases:
+            link = links.get(host.where.get(standby, host.me))
+            if link is None:  # it goes with the state, then
+                host.base_sent(active, standby.life)
+            elif isinstance(state, Iterator):
+                link.sent[standby] = Base(None)
+                link.leaving.append(self._ahead(active, standby, link, Kind.PART, map(pack, state)))
+            else:
+                base = link.sent[standby] = base_of(host.dataflow, state)
+                messages = (message.written() for message in base.messages)
+                link.leaving.append(self._ahead(active, standby, link, Kind.BASE, messages))
+        moves, host.out.moves = [*self.unsent, *host.out.moves], []
+        self.unsent = []
+        for move in moves:
+            active, standby, state = move
+            link = links.get(host.where.get(standby, host.me))
+            if link is not None:
+                sent = link.sent.pop(standby, None)
+                whole = host.whole(active, state) if sent is None else state
+                if whole is None:
+                    continue
+                data = pack_state(host.dataflow, whole, sent)
+                link.leaving.append(
+                    (Kind.STATE, piece) for piece in pieces(standby, data.size, data.parts())
+                )
+                self.states += 1
+                self.bytes += data.size
+            elif host.where.get(standby) in host.peers:
+                self.unsent.append(move)  # it is in the view, and has not connected yet
+                continue
+            host.moved(active, state.version)
+
+    def _ahead(
+        self, active: Node, standby: Node, link: OnLink, kind: Kind, messages: Iterable[Part]
+    ) -> Iterator[tuple[Kind, list[Part]]]:
+        """The messages that travel before a state, as long as somebody waits for it."""
+        for message in messages:
+            if self.host.where.get(standby) is None:
+                link.sent.pop(standby, None)
+                return
+            for piece in pieces(standby, len(message), [message]):
+                yield kind, piece
+            self.bytes += len(message)
+        self.host.base_sent(active, standby.life)
+
+    def take(self, link: OnLink, kind: Kind, body: memoryview) -> None:
+        """A piece has come.
+
+        Raises:
+            Malformed: it is none, or the state is none of a standby here.
+        """
+        if len(body) <= STATE.size:
+            raise Malformed("a piece of a state without its head")
+        *parts, size = STATE.unpack_from(body)
+        node = Node(*parts)
+        if not size:
+            raise Malformed("a state of no bytes")
+        if not self.host.takes_state(node):
+            raise Malformed(f"the state of {node}, which is not here")
+        if link.arriving is None:
+            link.arriving = Incoming(kind, node, size)
+        state = link.arriving
+        if (state.kind, state.node, state.size) != (kind, node, size):
+            raise Malformed(f"the state of {node} within that of {state.node}")
+        state.add(body[STATE.size :])
+        if state.missing < 0:
+            raise Malformed("a state that is longer than announced")
+        if not state.missing:
+            link.arriving = None
+            try:
+                self._whole(link, kind, node, state.data)
+            except Unreadable as error:
+                raise Malformed(f"the state of {node}: {error}") from None
+
+    def _whole(self, link: OnLink, kind: Kind, node: Node, data: bytearray) -> None:
+        if kind is Kind.BASE:
+            for old in [n for n in link.bases if n.pair == node.pair and n != node]:
+                del link.bases[old]  # of an attempt that was given up
+            link.bases.setdefault(node, []).append(data)
+        elif kind is Kind.PART:
+            self.host.install_part(node, unpack(data))
+        else:
+            base = link.bases.pop(node, [])
+            self.host.install(node, unpack_state(self.host.dataflow, node, data, base))

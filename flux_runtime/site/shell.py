@@ -9,30 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
-from flux_runtime.operators.packing import Base, Unreadable, pack, unpack
-from flux_runtime.protocol.channels import Frame
-from flux_runtime.protocol.segment import SegmentState
-from flux_runtime.protocol.vocabulary import Node
 from flux_runtime.site import control_messages as control
-from flux_runtime.site.codec import (
-    STATE,
-    RowsDecoder,
-    RowsEncoder,
-    put_frame,
-    take_acks,
-    take_credits,
-    take_message,
-)
+from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.config import Config
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.control_messages import Message, Role, reason
 from flux_runtime.site.host import Host
-from flux_runtime.site.moving import base_of, pack_state, unpack_state
-from flux_runtime.site.wire import Kind, Malformed, Part
+from flux_runtime.site.moving import Moving, OnLink
+from flux_runtime.site.wire import Kind, Malformed
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
@@ -40,58 +27,13 @@ log.addHandler(logging.NullHandler())
 TURN_S: Final = 0.005
 ACK_WAIT_S: Final = 0.02
 """How long units may wait for others to be acknowledged with (BUF-C)."""
-STATE_PIECE_BYTES: Final = 1 << 20
-"""Of a state that a connection takes in a turn, so that rows find their way in between."""
-
-
-class Incoming:
-    """A state that is arriving, piece by piece.
-
-    Attributes:
-        kind: STATE; BASE: some of what it will refer to; PART: some of the operator's.
-        node: the standby that it is for.
-        size: bytes, as announced.
-        missing: bytes that have not come yet.
-    """
-
-    def __init__(self, kind: Kind, node: Node, size: int) -> None:
-        self.kind = kind
-        self.node = node
-        self.size = self.missing = size
-        self.data = bytearray()
-
-    def add(self, piece: memoryview) -> None:
-        """The next piece."""
-        self.data += piece
-        self.missing -= len(piece)
-
-
-def pieces(standby: Node, size: int, parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """The bodies of the frames in which so many bytes travel."""
-    head = STATE.pack(*standby, size)
-    piece: list[Part] = [head]
-    room = STATE_PIECE_BYTES
-    for part in parts:
-        view = memoryview(part)
-        while view:
-            piece.append(view[:room])
-            view = view[room:]
-            room -= len(piece[-1])
-            if not room:
-                yield piece
-                piece, room = [head], STATE_PIECE_BYTES
-    if len(piece) > 1:
-        yield piece
 
 
 class Link:
     """The state of one connection besides its bytes: codecs, and states under way.
 
     Attributes:
-        state: what is arriving.
-        bases: standby -> what has come that its state will refer to.
-        sent: standby -> what has been sent that its state will refer to.
-        leaving: what is sent, piece by piece, one after the other.
+        states: of copies, on their way.
         role: who is at the other end; None until its greeting has come.
         greeting: the other end's.
         site: the site at the other end, once it is in the view.
@@ -100,10 +42,7 @@ class Link:
     def __init__(self, shared: dict[int, tuple[Any, Any]]) -> None:
         self.encoder = RowsEncoder(shared)
         self.decoder = RowsDecoder()
-        self.state: Incoming | None = None
-        self.bases: dict[Node, list[bytearray]] = {}
-        self.sent: dict[Node, Base] = {}
-        self.leaving: deque[Iterator[tuple[Kind, list[Part]]]] = deque()
+        self.states = OnLink()
         self.role: Role | None = None
         self.greeting: Message | None = None
         self.site: int | None = None
@@ -122,14 +61,12 @@ class Shell:
     def __init__(self, config: Config, host: Host) -> None:
         self.config = config
         self.host = host
+        self.moving = Moving(host)
         self.loop = asyncio.get_running_loop()
         self.links: dict[int, Connection] = {}
         self.open: dict[Connection, Link] = {}
         self.ended: asyncio.Future[None] = self.loop.create_future()
         self.turns = 0
-        self.states_moved = 0
-        self.state_bytes = 0
-        self.unsent: list[tuple[Node, Node, SegmentState]] = []
         self._shared: dict[int, tuple[Any, Any]] = {}
         self._scheduled = False
         self._waiting = False
@@ -205,17 +142,13 @@ class Shell:
             self.greeted(connection, link, link.greeting)
             return
         match kind:
-            case Kind.MESSAGE:
-                site = self._site(link)
-                self.host.receive(site, Frame((take_message(body, link.decoder),), ()))
-            case Kind.ACKS:
-                self.host.receive(self._site(link), Frame(take_acks(body), ()))
-            case Kind.CREDITS:
-                self.host.receive(self._site(link), Frame((), take_credits(body)))
             case Kind.SCHEMA:
                 link.decoder.schema(body)
+            case Kind.MESSAGE | Kind.ACKS | Kind.CREDITS:
+                self.host.take(self._site(link), kind, body, link.decoder)
             case Kind.STATE | Kind.BASE | Kind.PART:
-                self._state(link, kind, body)
+                self._site(link)
+                self.moving.take(link.states, kind, body)
             case Kind.CONTROL:
                 self._control(connection, link, link.role, body)
             case Kind.OFFER:
@@ -291,15 +224,12 @@ class Shell:
 
     def _go(self) -> None:
         self.turns += 1
-        paused = {site for site, link in self.links.items() if link.paused}
-        if paused != self.host.blocked:
-            self.host.blocked = paused
-            self.host.touch_all()
-        more = self.host.turn(TURN_S)
-        self._ship_states()
+        self.host.hold({site for site, link in self.links.items() if link.paused})
+        self.host.turn(TURN_S)
+        more = self._ship_states()
         self.after_turn()
         self.write()
-        if more:
+        if more or self.host.busy:
             self.schedule()
         elif self.host.owing and not self._waiting:
             self._waiting = True
@@ -311,121 +241,18 @@ class Shell:
 
     def write(self) -> None:
         """Write all that is due on every connection."""
-        for site, mux in self.host.peers.items():
-            connection = self.links.get(site)
-            if connection is None:
-                continue
-            encoder = self.open[connection].encoder
-            while (frame := mux.next_frame()) is not None:
-                put_frame(frame, encoder, connection.out)
+        for site, connection in self.links.items():
+            self.host.put(site, self.open[connection].encoder, connection.out)
         for connection in list(self.open):
             connection.flush()
         self._shared.clear()
 
-    # ---- states under way
-
-    def _ship_states(self) -> None:
-        """CU-16: states leave in pieces, as the connections take them; the donor goes on."""
-        bases, self.host.out.bases = self.host.out.bases, []
-        for active, standby, state in bases:
-            link = self._link_to(standby)
-            if link is None:  # it goes with the state, then
-                self.host.base_sent(active, standby.life)
-            elif isinstance(state, Iterator):
-                link.sent[standby] = Base(None)
-                parts = map(pack, state)
-                link.leaving.append(self._ahead(active, standby, link, Kind.PART, parts))
-            else:
-                base = link.sent[standby] = base_of(self.host.dataflow, state)
-                messages = (message.written() for message in base.messages)
-                link.leaving.append(self._ahead(active, standby, link, Kind.BASE, messages))
-        moves, self.host.out.moves = [*self.unsent, *self.host.out.moves], []
-        self.unsent = []
-        for move in moves:
-            active, standby, state = move
-            link = self._link_to(standby)
-            if link is not None:
-                sent = link.sent.pop(standby, None)
-                whole = self.host.whole(active, state) if sent is None else state
-                if whole is None:
-                    continue
-                data = pack_state(self.host.dataflow, whole, sent)
-                link.leaving.append(
-                    (Kind.STATE, piece) for piece in pieces(standby, data.size, data.parts())
-                )
-                self.states_moved += 1
-                self.state_bytes += data.size
-            elif self.host.where.get(standby) in self.host.peers:
-                self.unsent.append(move)  # it is in the view, and has not connected yet
-                continue
-            self.host.moved(active, state.version)
-            self.schedule()
-        for connection, link in self.open.items():
-            if link.leaving and not connection.paused:
-                self._send_piece(connection, link.leaving)
-
-    def _link_to(self, standby: Node) -> Link | None:
-        site = self.host.where.get(standby)
-        connection = None if site is None else self.links.get(site)
-        return None if connection is None else self.open[connection]
-
-    def _ahead(
-        self, active: Node, standby: Node, link: Link, kind: Kind, messages: Iterable[Part]
-    ) -> Iterator[tuple[Kind, list[Part]]]:
-        """The messages that travel before a state, as long as somebody waits for it."""
-        for message in messages:
-            if self.host.where.get(standby) is None:
-                link.sent.pop(standby, None)
-                return
-            for piece in pieces(standby, len(message), [message]):
-                yield kind, piece
-            self.state_bytes += len(message)
-        self.host.base_sent(active, standby.life)
-
-    def _send_piece(
-        self, connection: Connection, leaving: deque[Iterator[tuple[Kind, list[Part]]]]
-    ) -> None:
-        kind, piece = next(leaving[0], (Kind.STATE, []))
-        if piece:
-            connection.send(kind, *piece)
-        else:
-            leaving.popleft()
-        if leaving:
-            self.schedule()
-
-    def _state(self, link: Link, kind: Kind, body: memoryview) -> None:
-        """A piece of a state; those of one state come in a row, so one is unfinished at a time."""
-        self._site(link)
-        if len(body) <= STATE.size:
-            raise Malformed("a piece of a state without its head")
-        *parts, size = STATE.unpack_from(body)
-        node = Node(*parts)
-        if not size:
-            raise Malformed("a state of no bytes")
-        if not self.host.takes_state(node):
-            raise Malformed(f"the state of {node}, which is not here")
-        if link.state is None:
-            link.state = Incoming(kind, node, size)
-        state = link.state
-        if (state.kind, state.node, state.size) != (kind, node, size):
-            raise Malformed(f"the state of {node} within that of {state.node}")
-        state.add(body[STATE.size :])
-        if state.missing < 0:
-            raise Malformed("a state that is longer than announced")
-        if not state.missing:
-            link.state = None
-            if kind is Kind.BASE:
-                for old in [n for n in link.bases if n.pair == node.pair and n != node]:
-                    del link.bases[old]  # of an attempt that was given up
-                link.bases.setdefault(node, []).append(state.data)
-                return
-            install: Callable[[Node, Any], None] = self.host.install
-            try:
-                if kind is Kind.PART:
-                    install, moved = self.host.install_part, unpack(state.data)
-                else:
-                    base = link.bases.pop(node, [])
-                    moved = unpack_state(self.host.dataflow, node, state.data, base)
-            except Unreadable as error:
-                raise Malformed(f"the state of {node}: {error}") from None
-            self.guarded(install, node, moved)
+    def _ship_states(self) -> bool:
+        """CU-16: states leave in pieces, as the connections take them; gives whether more do."""
+        self.moving.ship({site: self.open[c].states for site, c in self.links.items()})
+        taking = [(c, link.states) for c, link in self.open.items() if not c.paused]
+        for connection, states in taking:
+            if (piece := states.next_piece()) is not None:
+                kind, parts = piece
+                connection.send(kind, *parts)
+        return any(states.leaving for _, states in taking)

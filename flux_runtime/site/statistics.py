@@ -145,8 +145,8 @@ class SiteReport:
             copies=len(host.nodes),
             bytes_in=sum(c.bytes_in for c in shell.open),
             bytes_out=sum(c.bytes_out for c in shell.open),
-            states_moved=shell.states_moved,
-            state_bytes_moved=shell.state_bytes,
+            states_moved=shell.moving.states,
+            state_bytes_moved=shell.moving.bytes,
             spill=self.spilling.report() if self.spilling is not None else None,
             parts=tuple(parts),
         )

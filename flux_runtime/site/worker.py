@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from flux_runtime.protocol.messages import Rows
-from flux_runtime.protocol.vocabulary import Pair, Status
+from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.site import control_messages as control
 from flux_runtime.site import site_steps as steps
 from flux_runtime.site.codec import ROWS, RowsEncoder
-from flux_runtime.site.collector import Collector, next_offset
 from flux_runtime.site.config import Fenced, SiteConfig, SpillTo
 from flux_runtime.site.connection import Connection, dial, listen
 from flux_runtime.site.control_messages import Message, Results, Role, encode
@@ -152,11 +151,11 @@ class Worker(Shell):
         self.storage = storage
         self.spilling: Spilling | None = None
         self.watched: list[int] = []
-        self.collector = Pair(len(shape.widths) - 1, 0)
-        self.keeping = Keeping(host, excluded=self.collector.stage)
+        collecting = len(shape.widths) - 1
+        self.keeping = Keeping(host, excluded=collecting)
         self._looking: asyncio.TimerHandle | None = None
         if spill is not None:
-            self.spilling = Spilling(host, spill, excluded=self.collector.stage)
+            self.spilling = Spilling(host, spill, excluded=collecting)
         self.report = SiteReport(self, idle, self.spilling)
 
     async def run(self) -> None:
@@ -210,7 +209,7 @@ class Worker(Shell):
         """Between two accesses the others have their turn."""
         while True:
             await asyncio.sleep(0.0 if spilling.due() else spilling.every_s)
-            if self.host.ready:
+            if self.host.busy:
                 self.schedule()
 
     # ---- the leader
@@ -393,9 +392,7 @@ class Worker(Shell):
                 self.greet(connection, Role.CLIENT, control.ReaderWelcome(self.host.me))
 
     def _become(self, number: int) -> None:
-        mine = self.host.peers.pop(self.host.me)
-        self.host.me = number
-        self.host.peers[number] = mine
+        self.host.become(number)
         if self.started is not None:
             self.started(number)
 
@@ -421,7 +418,7 @@ class Worker(Shell):
             case control.Trim(below):
                 self.host.trim(below)
             case control.Commit(offset):
-                self._commit(offset)
+                self.host.commit(offset)
             case control.ResetStatistics() | control.RequestStatistics():
                 self.report.asked(leader, message)
             case control.SetMemory(size, errand):
@@ -440,19 +437,11 @@ class Worker(Shell):
             case control.Stop():
                 self.finish()
 
-    def _commit(self, offset: int) -> None:
-        for node, segment in self.host.segments():
-            if node.pair == self.collector and isinstance(segment.operator, Collector):
-                segment.operator.commit(offset)
-                self.host.ready[node] = None
-
     # ---- readers
 
     def after_turn(self) -> None:
         """Pass notices on and answer readers."""
-        if self.host.out.notices:
-            notices = tuple(self.host.out.notices)
-            self.host.out.notices.clear()
+        if notices := self.host.take_notices():
             self.step(steps.NodesNoticed(notices))
         leader = self.links.get(LEADER)
         if self.watched and leader is not None:
@@ -473,27 +462,22 @@ class Worker(Shell):
 
     def _look_for_watched(self, leader: Connection) -> None:
         """Say which of the watched batches the collector has passed."""
-        here = [s for n, s in self.host.segments() if n.pair == self.collector]
-        active = [next_offset(s) for s in here if s.status is not Status.STANDBY]
-        reached, ended = active[0] if active else (0, True)
-        for batch in [b for b in self.watched if ended or b < reached]:
+        here = self.host.results()
+        for batch in [b for b in self.watched if here is None or here.ended or b < here.offset]:
             self.watched.remove(batch)
-            if active:
+            if here is not None:
                 self.tell(leader, control.Reached(batch))
 
     def _serve(self) -> None:
-        here = [s for n, s in self.host.segments() if n.pair == self.collector]
-        active = [s for s in here if s.status is not Status.STANDBY]
+        here = self.host.results()
         for connection, reader in list(self.readers.items()):
-            if not active:
+            if here is None:
                 self.tell(connection, control.Elsewhere())
                 del self.readers[connection]
                 continue
-            reached, ended = next_offset(active[0])
+            collector, reached, ended = here
             if reached > reader.offset or ended:
                 encoder = self.open[connection].encoder
-                collector = active[0].operator
-                assert isinstance(collector, Collector)
                 results = collector.after(reader.offset, reader.max_bytes)
                 cut = bool(results) and results[-1][0] < collector.last
                 offset = results[-1][0] + 1 if cut else max(reached, reader.offset)
