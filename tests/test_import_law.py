@@ -41,6 +41,7 @@ LAW: dict[str, tuple[str, ...]] = {
     # running it
     "flux_runtime.sealing": (),
     "flux_runtime.protocol": (),
+    "flux_runtime.resume": ("flux_runtime.protocol",),
     "flux_runtime.commits": ("flux_runtime.sealing",),
     "flux_runtime.zookeeper": ("flux_runtime.commits",),
     "flux_runtime.ordering": ("flux_runtime.zookeeper",),
@@ -73,7 +74,7 @@ LAW: dict[str, tuple[str, ...]] = {
         "flux_runtime.sealing",
         "flux_runtime.zookeeper",
     ),
-    "flux_lab.resume": ("flux_lab", "flux_runtime.protocol"),
+    "flux_lab.resume": ("flux_lab", "flux_runtime.resume", "flux_runtime.protocol"),
     # using it
     "blazes.simulate": (
         "codegen",

@@ -1,14 +1,6 @@
-"""The resume protocol as pure state machines: partition pairs that "resume after what they have".
+"""The surroundings and the attackers of the resume protocol (`flux_runtime.resume`).
 
-The rules RS-1 to RS-23 are in `docs/explanation/flux-resume.md`; each stands beside the line that
-implements it. In the order in which data meets them:
-
-- `flow`: stages, who feeds whom, limits; `messages`: all that travels.
-- `replica`: one installed copy of a pair.
-- `site`: all copies of one process, and what they have for other sites.
-- `controller`: which copies exist.
-
-What attacks them: `world` (sites, links, controller and faults), `checks` (one checker per
-concern), `sweep` (random schedules), `explore` (all schedules of small configurations),
-`mutations` (planted mistakes).
+- `world`: sites, links, controller and faults; `checks`: one checker per concern.
+- `sweep`: random schedules; `explore`: all schedules of small configurations; `mutations`: planted
+  mistakes.
 """

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from flux_lab.checks import ViolationError
-from flux_lab.resume.flow import Flow, Units
-from flux_lab.resume.messages import Copy, Work
 from flux_runtime.protocol.messages import Rows
 from flux_runtime.protocol.vocabulary import INGRESS, Pair
+from flux_runtime.resume.flow import Flow, Units
+from flux_runtime.resume.messages import Copy, Work
 
 
 class Expected:

@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from flux_lab.resume.flow import Flow
 from flux_lab.resume.sweep import Tried, maskable
 from flux_lab.resume.world import Setting, Step, World
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_runtime.protocol.vocabulary import ProtocolError, Shape
+from flux_runtime.resume.flow import Flow
 
 
 class Configuration(NamedTuple):

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from flux_lab.resume import controller, replica, site
 from flux_lab.resume.sweep import RunError, Tried, run
+from flux_runtime.resume import controller, replica, site
 
 
 class Mutation(NamedTuple):
@@ -26,7 +26,7 @@ class Mutation(NamedTuple):
 
     Attributes:
         seed: the first that notices; None where an order of events is needed that random runs
-            hardly make, and `tests/flux_lab/resume` makes on purpose.
+            hardly make, and `tests/flux_runtime/resume` makes on purpose.
     """
 
     rule: str

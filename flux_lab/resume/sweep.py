@@ -21,12 +21,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from flux_lab.resume.controller import Controller
-from flux_lab.resume.flow import Flow
-from flux_lab.resume.site import Site
 from flux_lab.resume.world import Setting, Step, World
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_runtime.protocol.vocabulary import ProtocolError, Shape
+from flux_runtime.resume.controller import Controller
+from flux_runtime.resume.flow import Flow
+from flux_runtime.resume.site import Site
 
 STEPS_MAX: Final = 60_000
 """A run that takes more steps than this is taken for a livelock."""

@@ -16,9 +16,11 @@ from typing import Any, Final, NamedTuple
 
 from flux_lab.checks import ViolationError
 from flux_lab.resume.checks import Expected
-from flux_lab.resume.controller import Controller
-from flux_lab.resume.flow import Flow, Units
-from flux_lab.resume.messages import (
+from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.vocabulary import INGRESS, Pair
+from flux_runtime.resume.controller import Controller
+from flux_runtime.resume.flow import Flow, Units
+from flux_runtime.resume.messages import (
     Copy,
     Frame,
     Installed,
@@ -31,9 +33,7 @@ from flux_lab.resume.messages import (
     Void,
     Work,
 )
-from flux_lab.resume.site import Site
-from flux_runtime.protocol.messages import Rows
-from flux_runtime.protocol.vocabulary import INGRESS, Pair
+from flux_runtime.resume.site import Site
 
 FAULTS: Final = ("crash", "suspect", "move", "switch", "break", "depose", "join")
 """`crash` and `depose` take a site, or the leader's; `suspect` lets it live, for ever if `deaf`."""

@@ -7,11 +7,11 @@ import pytest
 from flux_lab.reference import reference
 from flux_lab.resume.checks import Expected
 from flux_lab.resume.explore import CONFIGURATIONS, ExplorationError, explore
-from flux_lab.resume.flow import Flow
 from flux_lab.resume.mutations import MUTATIONS, Mutation, changed, noticed
 from flux_lab.resume.sweep import RunError, run, sweep
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_runtime.protocol.vocabulary import Pair, Shape
+from flux_runtime.resume.flow import Flow
 
 
 def test_the_sequential_run_is_that_of_the_papers_protocol() -> None:

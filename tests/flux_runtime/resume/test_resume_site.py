@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from flux_lab.resume.controller import Controller
-from flux_lab.resume.flow import Flow
-from flux_lab.resume.messages import (
+from flux_lab.workload import digest_dataflow
+from flux_runtime.protocol.vocabulary import Pair, ProtocolError, Shape
+from flux_runtime.resume.controller import Controller
+from flux_runtime.resume.flow import Flow
+from flux_runtime.resume.messages import (
     Ack,
     Avail,
     Copy,
@@ -23,9 +25,7 @@ from flux_lab.resume.messages import (
     UnitRow,
     Void,
 )
-from flux_lab.resume.site import Site
-from flux_lab.workload import digest_dataflow
-from flux_runtime.protocol.vocabulary import Pair, ProtocolError, Shape
+from flux_runtime.resume.site import Site
 
 INGRESS, EGRESS = Copy(-1, 0, 1), Copy(1, 0, 2)
 A1, A2, A3 = Copy(0, 0, 3), Copy(0, 0, 4), Copy(0, 0, 5)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from flux_lab.resume.flow import Flow
-from flux_lab.resume.messages import (
+from flux_runtime.protocol.vocabulary import Pair, ProtocolError
+from flux_runtime.resume.flow import Flow
+from flux_runtime.resume.messages import (
     Avail,
     Copy,
     Fail,
@@ -20,7 +21,6 @@ from flux_lab.resume.messages import (
     Notice,
     Start,
 )
-from flux_runtime.protocol.vocabulary import Pair, ProtocolError
 
 
 class Controller:
@@ -65,7 +65,7 @@ class Controller:
         self._note(entry)
 
     def _note(self, entry: LogEntry) -> None:
-        """What an entry means; the same for one that has just been decided and one read."""
+        """Take an entry, just decided or read: it means the same."""
         match entry:
             case Start(copies):
                 self.members, self.donors, self.installed = {}, {}, {}

@@ -108,7 +108,7 @@ class Flow:
         return filled[0] if filled else None
 
     def split(self, stage: int, rows: Rows | None) -> list[Rows | None]:
-        """What the consumer pairs of a stage get of rows that it made: one unit per column."""
+        """Rows that a stage made, as units of its consumer pairs: one per column."""
         units: list[Rows | None] = [None] * len(self.downstream[stage])
         if rows is None:
             return units

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from flux_lab.resume.flow import Units
-from flux_lab.resume.messages import Copy
 from flux_runtime.protocol.dataflow import Operator
 from flux_runtime.protocol.messages import Rows
+from flux_runtime.resume.flow import Units
+from flux_runtime.resume.messages import Copy
 
 
 class Route(NamedTuple):

@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 
-from flux_lab.resume.flow import Flow, Units
-from flux_lab.resume.messages import (
+from flux_runtime.protocol.vocabulary import END, Pair, ProtocolError
+from flux_runtime.resume.flow import Flow, Units
+from flux_runtime.resume.messages import (
     Ack,
     Avail,
     Copy,
@@ -40,8 +41,7 @@ from flux_lab.resume.messages import (
     Void,
     Work,
 )
-from flux_lab.resume.replica import Replica, Route
-from flux_runtime.protocol.vocabulary import END, Pair, ProtocolError
+from flux_runtime.resume.replica import Replica, Route
 
 
 class Site:
@@ -99,7 +99,7 @@ class Site:
         return {stage: at if self.flow.downstream[stage] else END for stage in self.flow.stages}
 
     def _forget_views(self) -> None:
-        """What is derived from copies and their places has to be made anew."""
+        """Views that are derived from copies and their places have to be made anew."""
         self._acks: tuple[Ack, ...] | None = None
         self._audience: dict[int, None] | None = None
         self._here: dict[int, list[Replica | None]] | None = None
