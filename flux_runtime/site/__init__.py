@@ -3,7 +3,7 @@
 - `config`, `process`: what a site or controller is given, and how it starts as a process.
 - `key`, `handshake`, `finding`: who may speak to a site of this job, and how it finds the leader.
 - `wire`, `codec`, `connection`, `blocking`: frames on one TCP connection per pair of sites, and
-  connections of clients.
+  connections of clients; `units`: frames of the resume protocol, which no job sends yet.
 - `control_messages`: what sites, leader and clients tell each other, as one table.
 - `host`: the machines of one site and what lies on their channels, without any I/O; `admission`:
   which frames of other sites it takes; `together`: one run of an operator for all partitions;

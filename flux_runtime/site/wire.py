@@ -59,6 +59,8 @@ class Kind(IntEnum):
     """A piece of what a segment's state refers to, which travels before it."""
     PART = 11
     """A piece of a part of an operator's state, which travels before the segment's."""
+    UNITS = 12
+    """A frame of the resume protocol (`units`)."""
 
 
 Part = bytes | bytearray | memoryview | Any
