@@ -2,8 +2,9 @@
 
 Stages form a graph without circles: a stage may read several stages, also some that lie at
 different distances from the source. The ingress is stage -1, the egress the last one; both have one
-partition. Batches are numbered from 1. Every pair gives every consumer pair one *unit* per batch,
-possibly an empty one, which is `None`.
+partition. Where results end in a stage that keeps them, that is the last one: there is no egress.
+Batches are numbered from 1. Every pair gives every consumer pair one *unit* per batch, possibly an
+empty one, which is `None`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Flow:
 
     Attributes:
         dataflow: operators, and how rows are merged and split.
-        inputs: per stage from 0 to the egress, the stages that it reads; a chain if left out.
+        inputs: per stage from 0 to the last, the stages that it reads; a chain if left out.
+        collects: the last stage of the dataflow keeps the results; there is no egress.
         window: batches that a copy may be ahead of the slowest copy of its consumers (W).
         ack_every: batches after which acknowledgements travel by themselves (A).
         read_by: stage -> stages that read it.
@@ -38,6 +40,7 @@ class Flow:
 
     dataflow: Dataflow
     inputs: tuple[tuple[int, ...], ...] = ()
+    collects: bool = False
     window: int = 8
     ack_every: int = 4
     read_by: Mapping[int, tuple[int, ...]] = field(init=False, repr=False)
@@ -47,13 +50,13 @@ class Flow:
     columns: Mapping[int, Mapping[Pair, int]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        inputs = self.inputs or tuple((s - 1,) for s in range(self.egress + 1))
+        inputs = self.inputs or tuple((s - 1,) for s in range(self.last + 1))
         wrong = [s for s, read in enumerate(inputs) if not read or not max(read) < s]
         read_by = {s: tuple(t for t, r in enumerate(inputs) if s in r) for s in self.stages}
-        unread = [s for s in self.stages if s != self.egress and not read_by[s]]
-        if len(inputs) != self.egress + 1 or wrong or unread or min(min(r) for r in inputs) < -1:
+        unread = [s for s in self.stages if s != self.last and not read_by[s]]
+        if len(inputs) != self.last + 1 or wrong or unread or min(min(r) for r in inputs) < -1:
             raise ValueError(
-                f"{len(inputs)} inputs for stages 0 to {self.egress}: stages {wrong} must read "
+                f"{len(inputs)} inputs for stages 0 to {self.last}: stages {wrong} must read "
                 f"stages before them, stages {unread} must be read"
             )
         if min(self.window, self.ack_every) < 1:
@@ -77,9 +80,14 @@ class Flow:
         return len(self.dataflow.shape.widths)
 
     @property
+    def last(self) -> int:
+        """The stage that results end in: the egress, or the one before, which keeps them."""
+        return self.egress - 1 if self.collects else self.egress
+
+    @property
     def stages(self) -> range:
         """All stages, ingress and egress among them."""
-        return range(INGRESS, self.egress + 1)
+        return range(INGRESS, self.last + 1)
 
     def reads(self, stage: int) -> tuple[int, ...]:
         """The stages that a stage reads; none of the ingress."""
@@ -95,7 +103,7 @@ class Flow:
         return tuple(Pair(stage, part) for part in range(width))
 
     def segments(self) -> tuple[Pair, ...]:
-        """All pairs but ingress and egress."""
+        """The pairs of all stages but ingress and egress."""
         return tuple(pair for stage in range(self.egress) for pair in self.pairs(stage))
 
     # ---- rows

@@ -15,7 +15,7 @@ the new copy is known there, with what it needs pinned (RS-8).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from operator import itemgetter
 from typing import Any
 
@@ -267,15 +267,21 @@ class Site:
 
     def _take(self, row: UnitRow) -> None:
         """RS-3: units for copies here."""
-        here = self._here
-        if here is None:
-            here = self._here = self._places()
         stage, slot, batch, parts, units = row
-        copies = here[stage]
+        copies = self._copies(stage)
         for part, unit in zip(parts, units, strict=True):
             replica = copies[part]
             if replica is not None and replica.take(slot, batch, unit) and replica.ready():
                 self._ready[replica.copy] = None
+
+    def replica(self, stage: int, part: int) -> Replica | None:
+        """The copy of a pair that works here."""
+        return self._copies(stage)[part]
+
+    def _copies(self, stage: int) -> list[Replica | None]:
+        if self._here is None:
+            self._here = self._places()
+        return self._here[stage]
 
     def _places(self) -> dict[int, list[Replica | None]]:
         """Stage -> partition -> the copy here."""
@@ -392,11 +398,15 @@ class Site:
             self._settle()
         return due <= self.low[replica.copy.stage]
 
-    def next_input(self) -> Work | None:
-        """RS-1: the next batch of some copy, if its inputs are there and its consumers near."""
+    def next_input(self, full: Container[Copy] = ()) -> Work | None:
+        """RS-1: the next batch of some copy, if its inputs are there and its consumers near.
+
+        Args:
+            full: copies that take no more for now.
+        """
         for copy in self._ready:
             replica = self.replicas[copy]
-            if self._room(replica):
+            if copy not in full and self._room(replica):
                 del self._ready[copy]
                 return Work(copy, replica.done + 1, replica.begin())
         return None

@@ -8,6 +8,7 @@
 - `host`: the machines of one site and what lies on their channels, without any I/O; `admission`:
   which frames of other sites it takes; `together`: one run of an operator for all partitions;
   `spilling`: partitions that take turns in memory.
+- `resume_host`: copies of a site under the resume protocol, which no job runs yet.
 - `moving`, `keeping`: the state of a segment on its way to a standby, and in files.
 - `ledger`: membership, layout and view changes as a function of the recorded events; `record`,
   `snapshot`: where the events are kept, and what takes their place.

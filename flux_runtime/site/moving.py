@@ -9,7 +9,7 @@ large operator most is sent before its segment waits: in parts, or as what the s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final
 
@@ -181,6 +181,36 @@ class OnLink:
             self.leaving.popleft()
         return piece
 
+    def gathered(
+        self, kind: Kind, body: memoryview, takes: Callable[[Node], bool]
+    ) -> Incoming | None:
+        """The state that a piece completes; None: some of it has still to come.
+
+        Args:
+            kind: of the frame.
+            body: the piece, and whose it is.
+            takes: whether a state for this standby may come.
+
+        Raises:
+            Malformed: it is no piece, or of another state than that which is arriving.
+        """
+        if len(body) <= STATE.size:
+            raise Malformed("a piece of a state without its head")
+        *parts, size = STATE.unpack_from(body)
+        node = Node(*parts)
+        if not size:
+            raise Malformed("a state of no bytes")
+        if not takes(node):
+            raise Malformed(f"the state of {node}, which is not here")
+        state = self.arriving or Incoming(kind, node, size)
+        if (state.kind, state.node, state.size) != (kind, node, size):
+            raise Malformed(f"the state of {node} within that of {state.node}")
+        state.add(body[STATE.size :])
+        if state.missing < 0:
+            raise Malformed("a state that is longer than announced")
+        self.arriving = state if state.missing else None
+        return None if state.missing else state
+
 
 class Moving:
     """The states of a host's segments that leave, and those that arrive.
@@ -255,28 +285,11 @@ class Moving:
         Raises:
             Malformed: it is none, or the state is none of a standby here.
         """
-        if len(body) <= STATE.size:
-            raise Malformed("a piece of a state without its head")
-        *parts, size = STATE.unpack_from(body)
-        node = Node(*parts)
-        if not size:
-            raise Malformed("a state of no bytes")
-        if not self.host.takes_state(node):
-            raise Malformed(f"the state of {node}, which is not here")
-        if link.arriving is None:
-            link.arriving = Incoming(kind, node, size)
-        state = link.arriving
-        if (state.kind, state.node, state.size) != (kind, node, size):
-            raise Malformed(f"the state of {node} within that of {state.node}")
-        state.add(body[STATE.size :])
-        if state.missing < 0:
-            raise Malformed("a state that is longer than announced")
-        if not state.missing:
-            link.arriving = None
+        if (state := link.gathered(kind, body, self.host.takes_state)) is not None:
             try:
-                self._whole(link, kind, node, state.data)
+                self._whole(link, kind, state.node, state.data)
             except Unreadable as error:
-                raise Malformed(f"the state of {node}: {error}") from None
+                raise Malformed(f"the state of {state.node}: {error}") from None
 
     def _whole(self, link: OnLink, kind: Kind, node: Node, data: bytearray) -> None:
         if kind is Kind.BASE:

@@ -143,5 +143,5 @@ def _resumes(table: memoryview, flow: Flow) -> Iterator[Resume]:
 
 def _check(flow: Flow, stage: int, part: int) -> None:
     """A consumer is a partition of a stage, or the egress."""
-    if not 0 <= stage <= flow.egress or part >= len(flow.pairs(stage)):
+    if not 0 <= stage <= flow.last or part >= len(flow.pairs(stage)):
         raise Malformed(f"there is no partition {part} of stage {stage}")

@@ -1,0 +1,366 @@
+"""The copies of one site under the resume protocol, and what lies between it and other sites.
+
+It hosts a `Site` as `host` hosts segments: frames in and out as bytes, turns in which operators
+run, states that leave and arrive, results. No job runs it yet. What other sites say is read only as
+far as it is theirs to say: units of producers, acknowledgements and resumes of consumers that stand
+there. What is not is left alone; it may also come from a site that does not know yet that its
+copies are taken for dead.
+
+The first batch of the source is number 0; the protocol counts from 1. So the batches that a
+collector has done are the offset of its readers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from flux_runtime.operators.packing import Classes, Packed, Unreadable, unpack
+from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.vocabulary import END, INGRESS, Node
+from flux_runtime.resume.flow import Flow
+from flux_runtime.resume.messages import (
+    Ack,
+    Copy,
+    Frame,
+    Instruction,
+    Load,
+    LogEntry,
+    Notice,
+    Resume,
+    Snapshot,
+    Transfer,
+    UnitRow,
+    Work,
+)
+from flux_runtime.resume.replica import Replica
+from flux_runtime.resume.site import Site
+from flux_runtime.site.codec import RowsDecoder, RowsEncoder
+from flux_runtime.site.collector import Collector, HeldResults
+from flux_runtime.site.moving import OnLink, pieces
+from flux_runtime.site.together import Part, Shared
+from flux_runtime.site.units import POSITION_MAX, put_units, take_units
+from flux_runtime.site.wire import Bundles, Kind, Malformed
+
+AHEAD_MAX: Final = 1 << 12
+"""Frames of one site that wait until this one has read as much of the log."""
+SNAPSHOT: Final = Classes((Snapshot, Copy, Ack), {})
+
+
+class ResumeHost:
+    """The copies of one site.
+
+    Args:
+        flow: what runs, on all sites; it collects.
+        me: this site's number.
+        clock: seconds that turns are limited by.
+
+    Attributes:
+        site: the machine; made anew when this site gets its number.
+        sites: others that exist.
+        busy: a turn has ended before everything was done.
+        last: number of batches of the input, once it has ended.
+        unfed: the ingress that is to be begun here, by `begin`.
+        notices: for the controller.
+        outbox: frames for other sites.
+        ahead: frames of other sites that have read more of the log.
+        transfers: states that are to leave.
+    """
+
+    def __init__(
+        self, flow: Flow, me: int, *, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self.flow = flow
+        self.dataflow = flow.dataflow
+        self.clock = clock
+        self.site = Site(flow, me)
+        self.sites: set[int] = set()
+        self.busy = False
+        self.last: int | None = None
+        self.unfed: Copy | None = None
+        self.notices: list[Notice] = []
+        self.outbox: dict[int, list[Frame]] = {}
+        self.ahead: dict[int, deque[Frame]] = {}
+        self.transfers: list[Transfer] = []
+
+    # ---- membership and the log
+
+    @property
+    def me(self) -> int:
+        """This site's number."""
+        return self.site.number
+
+    def become(self, number: int) -> None:
+        """This site's number is this one; it has read nothing yet."""
+        self.site = Site(self.flow, number)
+
+    def connect(self, site: int) -> None:
+        """Another site exists."""
+        self.sites.add(site)
+
+    def disconnect(self, site: int) -> None:
+        """A site is gone, with all that was under way to and from it."""
+        self.sites.discard(site)
+        self.outbox.pop(site, None)
+        self.ahead.pop(site, None)
+
+    def reconnect(self, site: int) -> None:
+        """RS-22: a connection is new; what was under way before is lost."""
+        self.disconnect(site)
+        self.connect(site)
+        self.site.reconnect(site)
+
+    @property
+    def position(self) -> int:
+        """The position of the entry of the log that comes next."""
+        return self.site.position
+
+    def extend(self, entry: LogEntry) -> None:
+        """Read the next entry of the log, and what has come from sites that had read it."""
+        before = dict(self.site.replicas)
+        self._carry_out(self.site.log(entry))
+        for copy in before.keys() - self.site.replicas.keys():
+            if isinstance(operator := before[copy].operator, Part):
+                operator.leave()
+        for sender, frames in self.ahead.items():
+            while frames and frames[0].position <= self.position:
+                self._read(sender, frames.popleft())
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Transfer():
+                    self.transfers.append(instruction)
+                case Load(copy, at) if copy.stage == INGRESS:
+                    self.unfed = copy
+                case Load(copy, at):
+                    self._carry_out(self.site.load(copy, at))
+                case notice:
+                    self.notices.append(notice)
+
+    def take_notices(self) -> tuple[Notice, ...]:
+        """Reports of copies since the last time."""
+        notices, self.notices = tuple(self.notices), []
+        return notices
+
+    # ---- frames
+
+    def take(self, site: int, kind: Kind, body: memoryview, decoder: RowsDecoder) -> None:
+        """Take what another site has written.
+
+        Raises:
+            Malformed: it is no frame, or too many wait.
+        """
+        if kind is not Kind.UNITS:
+            raise Malformed(f"unexpected {kind.name}")
+        frame = take_units(body, decoder, self.flow)
+        waiting = self.ahead.setdefault(site, deque())
+        if not waiting and frame.position <= self.position:
+            self._read(site, frame)
+        elif len(waiting) < AHEAD_MAX:
+            waiting.append(frame)  # RS-10
+        else:
+            raise Malformed(f"{len(waiting)} frames from ahead of the log")
+
+    def _read(self, sender: int, frame: Frame) -> None:
+        """Read what is the sender's to say."""
+        members = self.site.members
+        self._carry_out(
+            self.site.receive(
+                Frame(
+                    frame.position,
+                    tuple(row for sent in frame.units for row in self._admitted(sender, sent)),
+                    tuple(a for a in frame.acks if members[a.copy.pair].get(a.copy) == sender),
+                    tuple(r for r in frame.resumes if self._asks(sender, r)),
+                )
+            )
+        )
+
+    def _asks(self, sender: int, resume: Resume) -> bool:
+        return self.site.members[resume.consumer.pair].get(resume.consumer) == sender
+
+    def _admitted(self, sender: int, row: UnitRow) -> list[UnitRow]:
+        """The row, if its producer stands there, without units that nobody can send yet (RS-1)."""
+        stage, slot, batch, parts, units = row
+        if sender not in self.site.members[self.flow.upstream[stage][slot]].values():
+            return []
+        near = [self._near(stage, part, batch) for part in parts]
+        if all(near):
+            return [row]
+        chosen = [i for i, is_near in enumerate(near) if is_near]
+        return [UnitRow(stage, slot, batch, (parts[i],), (units[i],)) for i in chosen]
+
+    def _near(self, stage: int, part: int, batch: int) -> bool:
+        replica = self.site.replica(stage, part)
+        return replica is not None and batch <= replica.done + self.flow.window
+
+    def put(self, site: int, encoder: RowsEncoder, out: Bundles) -> None:
+        """Write what there is for another site."""
+        for frame in self.outbox.pop(site, ()):
+            put_units(frame, encoder, out)
+
+    # ---- turns
+
+    def turn(self, budget_s: float = 0.005) -> bool:
+        """Let copies process what has come; gives whether there is more to do."""
+        end = self.clock() + budget_s
+        self.busy = False
+        while not self.busy and (due := self._due()):
+            self._process(due)
+            self.busy = self.clock() > end
+        for there, frame in self.site.flush(idle=not self.busy):
+            if there in self.sites:
+                self.outbox.setdefault(there, []).append(frame)
+        return self.busy
+
+    def _due(self) -> list[Work]:
+        """One batch of every copy that can process one."""
+        full = {
+            copy
+            for copy, replica in self.site.replicas.items()
+            if getattr(replica.operator, "full", False)
+        }
+        due: list[Work] = []
+        while (work := self.site.next_input(full)) is not None:
+            due.append(work)
+        return due
+
+    def _process(self, due: list[Work]) -> None:
+        """Run operators; those that copies share run once over all of it."""
+        outputs: dict[Copy, Rows | None] = {}
+        shared: dict[Shared, list[tuple[Copy, Rows]]] = {}
+        for copy, _, units in due:
+            rows = self.flow.merged(units)
+            operator = self.site.replicas[copy].operator
+            assert operator is not None
+            if rows is None:
+                outputs[copy] = None
+            elif isinstance(operator, Part):
+                shared.setdefault(operator.shared, []).append((copy, rows))
+            else:
+                outputs[copy] = operator.process(rows)
+        for of, batches in shared.items():
+            made = of.run([(copy.part, rows) for copy, rows in batches])
+            outputs |= {copy: rows for (copy, _), rows in zip(batches, made, strict=True)}
+        for copy, rows in outputs.items():
+            units = [] if copy.stage == self.flow.last else self.flow.split(copy.stage, rows)
+            self._carry_out(self.site.produced(copy, units))
+
+    # ---- the two ends
+
+    def begin(self, fed: int) -> None:
+        """RS-21: the ingress goes on here, behind so many batches; no consumer lacks any of them.
+
+        Raises:
+            LookupError: no ingress is to be begun here.
+        """
+        if self.unfed is None:
+            raise LookupError(f"no ingress is to be begun on site {self.me}")
+        ingress, self.unfed = self.unfed, None
+        self._carry_out(self.site.load(ingress, fed))
+
+    @property
+    def ingress(self) -> Replica | None:
+        """The ingress, if it works here."""
+        return self.site.replica(INGRESS, 0)
+
+    @property
+    def wants_input(self) -> bool:
+        """Whether the next batch may be fed."""
+        return self.ingress is not None and self.site.wants_input(self.ingress.copy)
+
+    def feed(self, rows: Rows) -> None:
+        """Hand the next batch to the ingress, which wants it."""
+        assert self.ingress is not None
+        self._carry_out(
+            self.site.produced(self.ingress.copy, self.flow.split(INGRESS, rows)),
+        )
+
+    def results(self) -> HeldResults | None:
+        """The results that are held here; None: no copy of the collector works here."""
+        replica = self.site.replica(self.flow.last, 0)
+        if replica is None:
+            return None
+        assert isinstance(replica.operator, Collector)
+        return HeldResults(replica.operator, replica.done, replica.done == self.last)
+
+    def commit(self, offset: int) -> None:
+        """NC-7: the results of all batches below this one are where they belong."""
+        if (here := self.results()) is not None:
+            here.collector.commit(offset)
+
+
+class Snapshots:
+    """The states of a host's copies that leave, and those that arrive.
+
+    Args:
+        host: hosts the copies.
+    """
+
+    def __init__(self, host: ResumeHost) -> None:
+        self.host = host
+        self.states = 0
+        self.bytes = 0
+
+    def ship(self, links: Mapping[int, OnLink]) -> None:
+        """RS-12: begin to send what the host has to send, over the links to other sites."""
+        transfers, self.host.transfers = self.host.transfers, []
+        for transfer in transfers:
+            copy = transfer.snapshot.copy
+            link = links.get(transfer.site)
+            if link is not None:
+                data = Packed(transfer.snapshot, classes=SNAPSHOT)
+                name = Node(copy.stage, copy.part, 0, copy.number)
+                link.leaving.append(
+                    (Kind.STATE, piece) for piece in pieces(name, data.size, data.parts())
+                )
+                self.states += 1
+                self.bytes += data.size
+            elif transfer.site in self.host.sites:
+                self.host.transfers.append(transfer)  # it has not connected yet
+
+    def take(self, link: OnLink, kind: Kind, body: memoryview) -> None:
+        """A piece has come.
+
+        Raises:
+            Malformed: it is none, or the state is none of a copy that may be announced here.
+        """
+        if kind is not Kind.STATE:
+            raise Malformed(f"unexpected {kind.name}")
+        if (state := link.gathered(kind, body, self._takes)) is None:
+            return
+        copy = Copy(state.node.stage, state.node.part, state.node.life)
+        try:
+            snapshot = unpack(state.data, classes=SNAPSHOT)
+        except Unreadable as error:
+            raise Malformed(f"the state of {copy}: {error}") from None
+        if why := self._flaw(copy, snapshot):
+            raise Malformed(f"the state of {copy}: {why}")
+        self.host._carry_out(self.host.site.receive(snapshot))
+
+    def _takes(self, name: Node) -> bool:
+        """Whether this may be a copy that is announced here, as far as this site has read."""
+        copy = Copy(name.stage, name.part, name.life)
+        here = self.host.site.members.get(copy.pair, {}).get(copy, self.host.me)
+        return copy.pair in self.host.flow.segments() and here == self.host.me
+
+    def _flaw(self, copy: Copy, snapshot: Any) -> str:
+        """Why this is no state of such a copy; empty: it is one."""
+        flow = self.host.flow
+        if not isinstance(snapshot, Snapshot) or snapshot.copy != copy:
+            return "another one's"
+        held, acked, width = snapshot.held, snapshot.acked, len(flow.downstream[copy.stage])
+        if type(held) is not tuple or any(type(row) not in (tuple, list) for row in held):
+            return "no rows of units"
+        if len(held) > flow.window or any(len(row) != width for row in held):
+            return "units for others, or more than anybody holds"
+        if type(acked) is not tuple or not all(type(ack) is Ack for ack in acked):
+            return "no acknowledgements"
+        if any(type(ack.copy) is not Copy or ack.copy.stage not in flow.stages for ack in acked):
+            return "acknowledgements of nobody"
+        numbers = (snapshot.position, snapshot.done, *(done for _, done in acked))
+        if not all(type(n) is int and 0 <= n < END for n in numbers):
+            return "no numbers"
+        return "" if snapshot.position <= POSITION_MAX else "a position beyond every log"
