@@ -11,13 +11,13 @@ more).
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from annotations.dataflow import Path
+from annotations.dataflow import Path, Refusal
 from annotations.dependencies import minimal_keys
 from annotations.gc_pause import gc_paused
+from annotations.phrases import listed
 from annotations.vocabulary import (
     AnnotationKind,
     FunctionalDependency,
@@ -31,14 +31,11 @@ from blazes.analysis import Analysis, explore, labels_of, verdict_of
 from blazes.core.deliveries import Delivered, Repairs
 from blazes.core.graph import Input, PathEdge, StreamEdge, in_file_order
 from blazes.core.limits import Limits, limits
-from blazes.core.propagation import Propagation
+from blazes.core.propagation import NO_KEY, Propagation
 from blazes.core.rule_kinds import Conclusion, Condition
 from blazes.core.rules import BLAZES
 from blazes.repairs import NO_REPAIRS, RepairPlan, repaired
-from blazes.seals import identified, meets, settled, single_producers, waits
-
-if TYPE_CHECKING:
-    from annotations.dataflow import Refusal
+from blazes.seals import identified, meets, sealed_inputs, settled, single_producers, waits
 
 
 class Strategy(enum.Enum):
@@ -288,6 +285,9 @@ class _Entries:
         for key in sorted(keys, key=sorted):
             if interpreter.compatible(path.shape, key):
                 refusal = interpreter.refusal(path.shape, key)
+                if refusal is None and self._propagation.handed_on.get(path.output) == NO_KEY:
+                    others = [source.name for source in inputs if key not in labels[source].keys]
+                    refusal = Refusal(f"{listed(sorted(others))} has no seal on it")
                 if refusal is not None:
                     yield Refused(key, refusal)
 
@@ -332,7 +332,33 @@ class _Entries:
             self._keys[gate.attributes, common, fds] = keys
         sealed = tuple([stream.name for stream in streams])
         takes = propagation.interpreter.takes
-        return tuple([Alternative(key, sealed) for key in keys if takes(path.shape, key)])
+        return tuple(
+            [
+                Alternative(key, sealed)
+                for key in keys
+                if takes(path.shape, key) and self._goes_with(path, key, others)
+            ]
+        )
+
+    def _goes_with(self, path: PathEdge, key: Key, sealed: Container[Input]) -> bool:
+        """Whether the output waits for nothing on other keys alone, once these are sealed on it."""
+        propagation = self._propagation
+        takes, labels = propagation.interpreter.takes, propagation.input_labels
+        apart = propagation.handed_on.get(path.output) == NO_KEY
+        if not propagation.interpreter.rules.splitting:
+            return True
+        for other in path.output.paths:
+            if other is path or not other.shape.ordered:
+                continue
+            inputs = sealed_inputs(propagation, other)
+            if apart:
+                inputs = [other.input, *(writer.input for writer in meets(propagation, other))]
+            for source in inputs:
+                keys = labels[source].keys | ({key} if source in sealed else set())
+                fitting = {k for k in keys if takes(other.shape, k)}
+                if fitting and key not in fitting:
+                    return False
+        return True
 
 
 def _from_repeats(repairs: RepairPlan) -> Iterator[Inherited]:

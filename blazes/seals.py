@@ -16,7 +16,7 @@ from annotations.delivery import counts
 from annotations.vocabulary import AnnotationKind, Key
 from blazes.core.effects import images
 from blazes.core.graph import Cycle, Input, Output, PathEdge, StreamEdge, in_file_order
-from blazes.core.propagation import ALL_KEYS, Propagation
+from blazes.core.propagation import ALL_KEYS, NO_KEY, Propagation
 from blazes.core.rule_kinds import Rendezvous
 
 NOTHING: Final[Counter[Key]] = Counter()
@@ -39,10 +39,11 @@ def waits(propagation: Propagation) -> dict[PathEdge, Wait]:
 
 
 def settled(labels: Callable[[Mapping[Output, Key]], Propagation]) -> Propagation:
-    """The labels where every output hands on the punctuations of one key.
+    """The labels where every output waits for one key, and hands on the punctuations of one.
 
     Whatever waits for whole partitions hands on the punctuations of the key that it waits for, and
-    no others. Where several are waited for behind it, the rest find no seal there.
+    no others. Where several are waited for behind it, the rest find no seal there. Its inputs are
+    released together: where they are sealed on no key in common, it waits for none (SP-19).
 
     Args:
         labels: finds them, given the one key that an output hands on.
@@ -50,12 +51,13 @@ def settled(labels: Callable[[Mapping[Output, Key]], Propagation]) -> Propagatio
     chosen = ALL_KEYS
     while True:
         propagation = labels(chosen)
-        handed_on, contested = propagation.handed_on, _Choice(propagation).contested
-        new = [output for output in contested if output not in handed_on]
+        handed_on, choice = propagation.handed_on, _Choice(propagation)
+        new = [(output, key) for output, key in choice.contested.items() if output not in handed_on]
+        new = new or [(output, NO_KEY) for output in choice.apart]
         if not new:
             return propagation
-        first = new[-1]  # what is behind it chooses again
-        chosen = {**handed_on, first: contested[first]}
+        first, key = new[-1]  # what is behind it chooses again
+        chosen = {**handed_on, first: key}
 
 
 def sealed_inputs(propagation: Propagation, path: PathEdge) -> list[Input]:
@@ -74,8 +76,8 @@ def sealed_inputs(propagation: Propagation, path: PathEdge) -> list[Input]:
             return []
     elif others and not propagation.protected(path):
         return []
-    labels, fits = propagation.input_labels, propagation.interpreter.fits
-    fitting = [source for source in others if fits(path.shape, labels[source])]
+    labels = propagation.input_labels
+    fitting = [source for source in others if propagation.fits_with(path, labels[source])]
     return in_file_order([path.input, *fitting] if own_fits else fitting)
 
 
@@ -99,6 +101,8 @@ class _Choice:
         self.contested: dict[Output, Key] = {}
         """Output -> the one of several wanted keys that its punctuations are on; the last output
         of the dataflow first."""
+        self.apart: list[Output] = []
+        """Outputs whose inputs are sealed on no key in common; the last first."""
         if not any(label.keys for label in propagation.stream_labels.values()):
             return
         for part in reversed(propagation.graph.parts):
@@ -120,6 +124,8 @@ class _Choice:
         if not offers:
             return
         shared = _common(keys for offer in offers.values() for keys in offer.values())
+        if not shared and self._propagation.interpreter.rules.splitting:
+            self.apart.append(output)
         for path, offer in offers.items():
             wait = self._wait(path, offer, shared, wanted)
             self.waits[path] = wait

@@ -197,9 +197,9 @@ _ROWS: Final = (
     Code(
         "BLZ524",
         Severity.ERROR,
-        "seals on different keys that would have to wait for each other",
+        "a stream that comes on two ways with two keys",
         "The inputs of one output are released together, for one value of one key.",
-        "seal the streams on the same key",
+        "give the stream's key the same name on both ways",
     ),
     Code(
         "BLZ525",

@@ -19,7 +19,7 @@ from annotations.vocabulary import Key
 from blazes.coordination import Entry, Release, Strategy, Vote
 from codegen.drafts import Draft, Kind
 from codegen.network import Network
-from codegen.seals import ahead, back, before_fused, sealed_keys
+from codegen.seals import ahead, back, before_fused, sealed_key
 from codegen.wording import attributes
 
 if TYPE_CHECKING:
@@ -37,10 +37,9 @@ def with_gates(net: Network, code: Callable[[], Code]) -> tuple[Network, Mapping
     refused: dict[Endpoint, str] = {}
     for at in reversed(list(net.drafts)):
         draft = drafts[at]
-        keys = sealed_keys(draft)
-        if draft.kind is not Kind.SEAL or len(keys) != 1:
+        if draft.kind is not Kind.SEAL:
             continue
-        for feeder, names in _feeders(draft, tuple(sorted(*keys)), net):
+        for feeder, names in _feeders(draft, tuple(sorted(sealed_key(draft))), net):
             before = drafts[feeder]
             if not _may_wait(before) or not _is_sealed(feeder, names, net):
                 continue
@@ -105,7 +104,7 @@ def _gated(
     key = next(iter(called.values()))
     if any(ahead(path, attribute) is None for path in draft.own for attribute in key):
         return f"{attributes(sorted(key))} is lost on the way through it"
-    if draft.kind is Kind.SEAL and sealed_keys(draft) != {key}:
+    if draft.kind is Kind.SEAL and sealed_key(draft) != key:
         return "it waits for partitions of another key itself"
     if any(path.source not in called for path in draft.paths):
         return "it reads state that other inputs write"

@@ -13,7 +13,6 @@ from typing import Final
 
 from annotations.dataflow import EMPTY, Endpoint, Path, Producers, Stream
 from annotations.diagnostics import Diagnostic
-from annotations.phrases import listed
 from annotations.vocabulary import Key
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind
@@ -76,9 +75,9 @@ def routes(
     return routes
 
 
-def sealed_keys(draft: Draft) -> set[Key]:
-    """The keys that an output waits for; where they are several, it cannot be compiled."""
-    return {key for entry in draft.entries for key in (entry.key, *entry.seals.values()) if key}
+def sealed_key(draft: Draft) -> Key:
+    """The key that an output waits for, as the plan waits for no two; empty where for none."""
+    return next((entry.key for entry in draft.entries if entry.key), frozenset())
 
 
 def route(
@@ -89,14 +88,7 @@ def route(
     ungated: Mapping[Endpoint, str],
 ) -> Route:
     """The same for one output, given those that feed it."""
-    seals = {name: key for entry in draft.entries for name, key in entry.seals.items()}
-    keys = sealed_keys(draft)
-    key = tuple(sorted(frozenset().union(*keys)))
-    if len(keys) > 1:
-        sealed = listed(f"{seal} on {attributes(sorted(seals[seal]))}" for seal in seals)
-        message = f"{draft.at} would wait for {sealed}"
-        problems.append(Diagnostic(CODES["BLZ524"], message, draft.position))
-        return Route(key)
+    key = tuple(sorted(sealed_key(draft)))
     origins: dict[str, Origin] = {}
     for origin in origins_of(draft, key, net, before, problems, ungated):
         name = origin.at.name if isinstance(origin.at, Stream) else str(origin.at)

@@ -97,7 +97,7 @@ class Interpreter:
         self._fds = fds
         self._compatible: dict[tuple[Shape, Key], bool] = {}
         self._fits: dict[tuple[Shape, StreamLabel], bool] = {}
-        self._effects: dict[tuple[Shape, StreamLabel, bool], Effect] = {}
+        self._effects: dict[tuple[Shape, StreamLabel, bool, bool], Effect] = {}
         self._harmed: dict[tuple[Effect, bool], Effect] = {}
         self._verdicts: dict[tuple[object, ...], Verdict] = {}
         self._taint = rules.reconciled(Conclusion.TAINT)
@@ -148,16 +148,15 @@ class Interpreter:
 
     # ---- a path
 
-    def effect(self, shape: Shape, label: StreamLabel, *, state_sealed: bool) -> Effect:
+    def effect(self, shape: Shape, label: StreamLabel, *, fits: bool, state_sealed: bool) -> Effect:
         """The effect on the label (2.1, 2.2); `state_sealed` as `Facts.writers_sealed`."""
-        effect = self._effects.get((shape, label, state_sealed))
+        effect = self._effects.get((shape, label, fits, state_sealed))
         if effect is None:
-            effect = self._infer(shape, label, state_sealed=state_sealed)
-            self._effects[shape, label, state_sealed] = effect
+            effect = self._infer(shape, label, Facts(fits, state_sealed, shape.nondeterministic))
+            self._effects[shape, label, fits, state_sealed] = effect
         return effect
 
-    def _infer(self, shape: Shape, label: StreamLabel, *, state_sealed: bool) -> Effect:
-        facts = Facts(self.fits(shape, label), state_sealed, shape.nondeterministic)
+    def _infer(self, shape: Shape, label: StreamLabel, facts: Facts) -> Effect:
         fired = self.rules.fired(label.label, shape.kind, facts)
         leaves = self._seal_behind(shape, label) if label.keys else label
         writes_run = shape.writes and label.label is Label.RUN

@@ -31,6 +31,8 @@ from blazes.core.rule_kinds import Conclusion, Cycles, Rendezvous, StateFault
 
 ALL_KEYS: Final[Mapping[Output, Key]] = {}
 """No output has to choose among the keys that it could hand on."""
+NO_KEY: Final[Key] = frozenset()
+"""Handed on by an output whose inputs are sealed on no key in common: it waits for none (SP-19)."""
 _NO_FAULTS: Final[frozenset[StateFault]] = frozenset()
 
 
@@ -43,7 +45,8 @@ class Propagation:
         interpreter: the rules.
         limits: what the sinks tolerate; paths that exceed it are ordered. None: none is.
         repairs: what is done about repeats.
-        handed_on: output -> the one key whose punctuations it hands on; others hand on all.
+        handed_on: output -> the one key whose punctuations it hands on, or `NO_KEY`; others hand
+            on all.
     """
 
     def __init__(
@@ -167,7 +170,9 @@ class Propagation:
         """The effect of the path on the label that its input has now."""
         label = self.input_label(path.input)
         state_sealed = path.state is None or self.state_sealed(path)
-        effect = self.interpreter.effect(path.shape, label, state_sealed=state_sealed)
+        effect = self.interpreter.effect(
+            path.shape, label, fits=self.fits(path), state_sealed=state_sealed
+        )
         if self.limits is not None:
             effect = self._decide(path, effect)
         if self.deliveries is None:
@@ -196,7 +201,12 @@ class Propagation:
 
     def fits(self, path: PathEdge) -> bool:
         """Whether the path's own input is sealed fit for its gate."""
-        return self.interpreter.fits(path.shape, self.input_label(path.input))
+        return self.fits_with(path, self.input_label(path.input))
+
+    def fits_with(self, path: PathEdge, label: StreamLabel) -> bool:
+        """Whether an input with this label is sealed fit for the path's gate."""
+        apart = self.handed_on.get(path.output) == NO_KEY
+        return not apart and self.interpreter.fits(path.shape, label)
 
     def state_sealed(self, path: PathEdge) -> bool:
         """`Facts.writers_sealed`: all that is written to the state is sealed fit for the gate."""
@@ -207,7 +217,7 @@ class Propagation:
         if written is None:
             written = frozenset(self.input_label(writer.input) for writer in state.writers)
             self._written[state] = written
-        return all(self.interpreter.fits(path.shape, label) for label in written)
+        return all(self.fits_with(path, label) for label in written)
 
     def protected(self, path: PathEdge) -> bool:
         """Reconciliation's `protected`: there is a rendezvous, and all of it is sealed to fit."""
@@ -219,8 +229,7 @@ class Propagation:
         if entering is None:
             entering = Counter(self.input_label(other.input) for other in path.output.paths)
             self._entering[path.output] = entering
-        fits = self.interpreter.fits
-        unfit = sum(count for label, count in entering.items() if not fits(path.shape, label))
+        unfit = sum(count for label, count in entering.items() if not self.fits_with(path, label))
         others_unfit = unfit - (not self.fits(path))
         return entering.total() > 1 and not others_unfit
 
@@ -420,7 +429,9 @@ class Propagation:
         """The cycle's annotation and what it does, after as many members are ordered as must."""
         while True:
             annotation = _most_severe(paths, self.ordered)
-            effect = self.interpreter.effect(Shape(annotation), label, state_sealed=True)
+            shape = Shape(annotation)
+            fits = self.interpreter.fits(shape, label)
+            effect = self.interpreter.effect(shape, label, fits=fits, state_sealed=True)
             if self.limits is None or effect.origin is None or not self._exceeds(paths[0], effect):
                 return annotation, effect
             for path in paths:

@@ -23,6 +23,7 @@ from blazes.coordination import (
     Strategy,
     Vote,
 )
+from blazes.core.propagation import NO_KEY
 from blazes.repairs import Means
 from blazes.report.index import Index, other_writers
 
@@ -221,6 +222,11 @@ def why(index: Index, name: str, step: Step) -> str | None:
                 f"{path.source} is sealed ({step.input}), but {path.annotation} needs all "
                 f"records {one}: these are not all in one sealed partition."
             )
+        case "R4" | "S1" if others := _sealed_apart(index, name, step):
+            return (
+                f"{path.source} is sealed ({step.input}), and {listed(others)} on no key of these: "
+                "records that meet are released together, for one value of one key."
+            )
         case "S1":
             return (
                 f"{path.source} is sealed, but it is answered from state that {writers} still "
@@ -273,6 +279,19 @@ def _compatible(index: Index, path: Path, key: Key) -> bool:
     assert propagation is not None
     shape = next(edge.shape for edge in propagation.graph.paths if edge.declared is path)
     return propagation.interpreter.compatible(shape, key)
+
+
+def _sealed_apart(index: Index, component: str, step: Step) -> list[str]:
+    """The inputs that meet a path's where no key is common to all; empty where one is (SP-19)."""
+    propagation = index.plan.analysis.propagation
+    assert propagation is not None
+    for output, key in propagation.handed_on.items():
+        if key == NO_KEY and (output.component.name, output.name) == (component, step.path.target):
+            labels = {
+                path.input.name: propagation.input_labels[path.input] for path in output.paths
+            }
+            return sorted(n for n, label in labels.items() if not label.keys & step.input.keys)
+    return []
 
 
 def _no_help(index: Index, component: str, path: Path) -> str:

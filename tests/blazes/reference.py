@@ -70,7 +70,8 @@ class Reference:
     floor: Reference | None = None
     """The same with every path ordered: what is inherited. Needed for `own` and `enough` alone."""
     handed_on: Mapping[tuple[str, str], Key] = field(default_factory=dict)
-    """(Component, output) -> the one key that it hands on; not chosen, but given."""
+    """(Component, output) -> the one key that it hands on, none where it waits for no seal; not
+    chosen, but given."""
     labels: dict[str, StreamLabel] = field(default_factory=dict)
     own: dict[str, Label] = field(default_factory=dict)
     """Stream -> its severity if all that is inherited were Async."""
@@ -259,7 +260,7 @@ class Reference:
     def compatible(self, component: Component, path: Path, key: Key) -> bool:
         assert path.annotation.gate is not None
         gate = path.annotation.gate.attributes
-        if gate is None:
+        if gate is None or self.handed_on.get((component.name, path.target)) == frozenset():
             return False
         if self.rules == "blazes":
             return key <= determined(gate, self.dataflow, self.shared(component, path))
