@@ -210,7 +210,8 @@ CODES: Final = _table(
     ("BLZ014", _E, "not a name",
      "Names become names of SQL views, Python functions and folders, and `.` separates a "
      "component from its interface.",
-     "Use letters, digits, `_`, and `-` between them; attributes may also have `.` between them."),
+     "Use letters, digits, `_`, and `-` between them; attributes may also have `.` or a space "
+     "between them."),
     # ---- annotations
     ("BLZ020", _E, "annotation that does not parse",
      "An annotation decides the verdict; a half-understood one would decide it wrongly.",

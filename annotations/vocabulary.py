@@ -37,6 +37,15 @@ class AnnotationKind(enum.IntEnum):
         return self in (AnnotationKind.CW, AnnotationKind.OW)
 
 
+def quoted(attribute: str) -> str:
+    """An attribute as the compact language names it: with backticks where it has spaces.
+
+    >>> quoted("word"), quoted("order id")
+    ('word', '`order id`')
+    """
+    return f"`{attribute}`" if " " in attribute else attribute
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The partitions that an order-sensitive path works on; `attributes` None is `*`, unknown."""
@@ -49,7 +58,7 @@ class Gate:
         return self.attributes is not None
 
     def __str__(self) -> str:
-        return "*" if self.attributes is None else ",".join(sorted(self.attributes))
+        return "*" if self.attributes is None else ",".join(map(quoted, sorted(self.attributes)))
 
 
 STAR: Final = Gate(None)
@@ -114,7 +123,7 @@ class StreamLabel:
     def __str__(self) -> str:
         if not self.keys:
             return str(self.label)
-        return " ".join(f"Seal[{','.join(key)}]" for key in self.sorted_keys)
+        return " ".join(f"Seal[{','.join(map(quoted, key))}]" for key in self.sorted_keys)
 
 
 def seal(*keys: frozenset[str] | set[str] | tuple[str, ...]) -> StreamLabel:
@@ -187,5 +196,6 @@ class FunctionalDependency:
     injective: bool = field(default=False)
 
     def __str__(self) -> str:
-        arrow = "<->" if self.injective else "->"
-        return f"{', '.join(sorted(self.determinant))} {arrow} {', '.join(sorted(self.dependent))}"
+        sides = (self.determinant, self.dependent)
+        one, other = (", ".join(map(quoted, sorted(side))) for side in sides)
+        return f"{one} {'<->' if self.injective else '->'} {other}"

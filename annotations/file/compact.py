@@ -63,8 +63,8 @@ def parse_annotation(text: str) -> Annotation:
 
     >>> str(parse_annotation("OW[word, batch]"))
     'OW[batch,word]'
-    >>> str(parse_annotation("OR"))
-    'OR[*]'
+    >>> str(parse_annotation("OR")), str(parse_annotation("OR[`order id`]"))
+    ('OR[*]', 'OR[`order id`]')
     """
     kind, gate, offset = read_annotation(text)
     if kind.confluent and gate is not None:
@@ -133,9 +133,9 @@ def _attributes(child: Token | Tree[Token], text: str) -> tuple[Attribute, ...]:
     for token in _subtree(child).children:
         assert isinstance(token, Token)
         assert token.start_pos is not None
-        attribute = Attribute(str(token), token.start_pos)
+        attribute = Attribute(token.strip("`"), token.start_pos)
         if attributes.setdefault(attribute.name, attribute) is not attribute:
-            raise CompactError(f"`{token}` is there twice", text, attribute.offset)
+            raise CompactError(f"`{attribute.name}` is there twice", text, attribute.offset)
     return tuple(attributes.values())
 
 

@@ -291,7 +291,7 @@ def _lineage(
 
 def _is_attribute(name: str) -> bool:
     """Whether the file can name this column."""
-    return re.fullmatch(r"[^\W\d]\w*(?:[-.]\w+)*", name) is not None
+    return re.fullmatch(r"[^\W\d]\w*(?:[-. ]\w+)*", name) is not None
 
 
 def _query(derivation: Derived) -> list[str]:

@@ -41,7 +41,8 @@ streams:
 
 ## Rules of the whole
 
-**Names** are letters, digits, `_`, and `-` between them; attributes may also have `.` between them.
+**Names** are letters, digits, `_`, and `-` between them; attributes may also have `.` or a space
+between them, and then stand in backticks in labels and dependencies: ``OW[`order id`]``.
 Words that YAML reads as something else (`on`, `no`, `12:30`, `2024-01-01`, `~`) are quoted where a
 name or text is meant. `Rep` is `true` or `false`, in these words. Anchors, aliases and `<<` merges
 work; top-level keys that begin with `x-` are ignored, so that anchors have a place.

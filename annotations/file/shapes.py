@@ -18,7 +18,7 @@ from annotations.diagnostics import Findings
 from annotations.positions import Node, Scalar, describe, shorten
 
 NAME: Final = re.compile(r"\w+(-\w+)*")
-ATTRIBUTE: Final = re.compile(r"\w+([-.]\w+)*")
+ATTRIBUTE: Final = re.compile(r"\w+([-. ]\w+)*")
 ENDPOINT: Final = re.compile(r"(\w+(?:-\w+)*)\.(\w+(?:-\w+)*)")
 
 _MISREAD_WORDS: Final = {

@@ -53,6 +53,7 @@ HOSTILE = [
 ]
 HOSTILE += ["DataFrame", "print", "a-b", "2nd", "größe", "名前", "match", "frames", "__name__", "ﬁ"]
 names = st.sampled_from(HOSTILE) | st.from_regex(r"\w{1,60}(-\w{1,8}){0,2}", fullmatch=True)
+columns = names | st.sampled_from(["order id", "a.b"])
 texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60) | st.text(
     alphabet="\"'\\\n`{}$# -", max_size=40
 )
@@ -78,7 +79,7 @@ def dataflows(draw: st.DrawFn) -> Dataflow:
     first, second = draw(st.lists(names, min_size=2, max_size=2, unique=True))
     into, mid, out, ask = draw(st.lists(names, min_size=4, max_size=4, unique=True))
     streams = draw(st.lists(names, min_size=4, max_size=4, unique=True))
-    key = draw(names)
+    key = draw(columns)
     seal = frozenset({key})
     sql = SQL | texts
     options = draw(st.dictionaries(texts, texts, max_size=3))
@@ -110,7 +111,7 @@ def dataflows(draw: st.DrawFn) -> Dataflow:
             seals=(seal,),
             schema=schema,
             source=External(draw(texts), draw(texts), options),
-            producer_column=draw(names),
+            producer_column=draw(columns),
             punctuation=Punctuation(draw(texts), draw(texts), draw(texts)),
             producers=Producers("all", tuple(draw(st.lists(texts, min_size=1, max_size=3)))),
         ),

@@ -150,7 +150,7 @@ df = spark.readStream.schema("`product line` STRING, v INT").json("/in")
 counts = df.groupBy("product line").count()
 counts.writeStream.queryName("counts").outputMode("update").format("console").start()
 """,
-        {"counts": "OW[*]"},
+        {"counts": "OW[`product line`]"},
     ),
     "environment.py": (
         """
