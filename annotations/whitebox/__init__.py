@@ -17,6 +17,7 @@ where it is used.
   are used again; `keys`, `monotone`, `traits`: what these ask of expressions and sources; `words`:
   expressions as reasons show them.
 - `splitting`, `repeats`: whether a query splits by a key, and what it does with repeats.
+- `reducing`: the query without what its result does not use, which is asked for splitting.
 - `code`: the derived outputs of a whole dataflow, each once; `components`, `deriving`: annotations
   out of them, written as `path_text`; `claims`: written annotations held against them.
 - `checking`, `placement`, `code_checks`: mistakes in SQL, with their `places` in the file.

@@ -397,6 +397,7 @@ _KEEPS: Final = {
     "negative positive": Keeps(INTEGERS),
     "+ -": Keeps(INTEGERS, place=None, constants=INTEGERS),
     "hex": Keeps(Types("integers, STRING, BINARY", lambda t: t in INTEGERS or t in TEXTS)),
+    "concat ||": Keeps(STRINGS, place=None, constants=STRINGS),
     "base64 to_base32": Keeps(TEXTS),
     "date_add date_sub": Keeps(DATES, constants=NARROW),
     "unix_date": Keeps(DATES),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -227,21 +227,22 @@ def conjuncts(condition: Expression | None) -> Iterator[Expression]:
 
 def equalities(condition: Expression | None) -> Iterator[tuple[Column, Column]]:
     """Columns that the condition makes equal, and that then hold the same value."""
-    for one, other in _equated(condition):
+    for one, other in equated(conjuncts(condition)):
         if isinstance(one, Ref) and isinstance(other, Ref) and one.column is not other.column:
             yield one.column, other.column
 
 
 def constants(condition: Expression | None) -> Iterator[Column]:
     """Columns that the condition makes equal to a constant, and that hold one value then."""
-    for one, other in _equated(condition):
+    for one, other in equated(conjuncts(condition)):
         for column, constant in ((one, other), (other, one)):
             if isinstance(column, Ref) and isinstance(constant, Literal):
                 yield column.column
 
 
-def _equated(condition: Expression | None) -> Iterator[tuple[Expression, Expression]]:
-    for part in conjuncts(condition):
+def equated(conditions: Iterable[Expression]) -> Iterator[tuple[Expression, Expression]]:
+    """The sides of the equalities of which equal values are the same."""
+    for part in conditions:
         match part:
             case Call(function="=" | "==" | "<=>", arguments=(one, other), user=None):
                 if same_value(type_of(one), type_of(other)):

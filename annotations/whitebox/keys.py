@@ -44,7 +44,7 @@ def step_of(call: Call) -> Step | None:
     places = range(len(call.arguments)) if keeps.place is None else (keeps.place,)
     for place in places:
         others = [argument for at, argument in enumerate(call.arguments) if at != place]
-        if place >= len(call.arguments) or (keeps.place is None and len(others) != 1):
+        if place >= len(call.arguments) or (keeps.place is None and not others):
             continue
         inner = call.arguments[place]
         values = [constant_of(argument) for argument in others]

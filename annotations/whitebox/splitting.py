@@ -23,7 +23,7 @@ import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import chain, islice, product
+from itertools import chain, combinations, islice, product
 from typing import Final, TypeAlias
 
 from annotations.dataflow import Position, Refusal
@@ -62,6 +62,7 @@ from annotations.whitebox.ir import (
 from annotations.whitebox.joining import conjuncts
 from annotations.whitebox.keys import parts_of, same_value, step_of
 from annotations.whitebox.monotone import may_be_null, type_of
+from annotations.whitebox.reducing import reduced
 from annotations.whitebox.sharing import OCCURRENCES_MAX
 from annotations.whitebox.words import listed, text_of
 
@@ -144,6 +145,7 @@ def splits(
         fds: hold over all streams together that have their attributes (SP-2).
         broadcast: inputs without a key are there as a whole in every partition.
     """
+    plan = reduced(plan)  # SP-23
     analysis = _Splitting(plan, keys, tuple(fds), broadcast=broadcast)
     try:
         rows = analysis.rows(plan, ())
@@ -360,6 +362,10 @@ class _Splitting:
         match expression:
             case Ref(column=column):
                 return rows.marks.get(column, NO_MARKS)
+            case Call(function="coalesce" | "ifnull" | "nvl", arguments=(first, *_)) if any(
+                _never_null(mark) for mark in self._marks(first, rows)
+            ) and _comparable(first, expression):
+                return self._marks(first, rows)
             case Call(function="coalesce" | "ifnull" | "nvl", arguments=(Ref(), Ref()) as both):
                 one, other = (ref.column for ref in both if isinstance(ref, Ref))
                 if frozenset({one, other}) not in rows.either:  # SP-6
@@ -467,17 +473,16 @@ class _Splitting:
             conditions = (*conditions, *above)
             above = ()
         in_left, in_right = set(node.left.columns), set(node.right.columns)
-        if kind in (JoinKind.INNER, JoinKind.SEMI):
-            above = (*above, *_implied(conditions, in_left, in_right))
-        left = self.rows(node.left, _about((*conditions, *above), in_left) if kind is JoinKind.INNER
-                         else () if kind is JoinKind.FULL else _about(above, in_left))  # fmt: skip
         compared, tied = conditions[: node.null_aware], conditions[node.null_aware :]
         conditions = (
             *(condition for condition in compared if not _may_be_null(condition)),
             *tied,
         )  # SP-7
-        matching = (*conditions, *_implied(conditions, in_right, in_left))
-        right = self.rows(node.right, () if kind is JoinKind.FULL else _about(matching, in_right))
+        conditions = (*conditions, *_implied(conditions))
+        if kind in (JoinKind.INNER, JoinKind.SEMI):
+            above = (*above, *conditions)
+        left = self.rows(node.left, () if kind is JoinKind.FULL else _about(above, in_left))
+        right = self.rows(node.right, () if kind is JoinKind.FULL else _about(conditions, in_right))
         for side in (left, right):
             if side.kind is Kind.NONE:
                 return side
@@ -539,6 +544,9 @@ class _Splitting:
                 )
             case JoinKind.LEFT:  # SP-5
                 marks = left.marks | {c: _weak(m) for c, m in right.marks.items()}
+                for _, other, (ours, _) in equal:  # the same, or NULL through padding
+                    if isinstance(other, Ref):
+                        marks[other.column] = marks.get(other.column, NO_MARKS) | _weak(ours)
                 if right.kind is Kind.FIXED:
                     return replace(left, marks=marks)
                 if left.kind is Kind.FIXED:
@@ -559,18 +567,13 @@ class _Splitting:
                     return Rows(Kind.SPLIT, marks, either=both)
                 return self._apart(node, left, right)
             case _:  # SP-7
-                if right.kind is Kind.FIXED or self._of_itself(node, left, equal):
+                if right.kind is Kind.FIXED or self._of_itself(node, left):
                     return left
                 if left.kind is Kind.FIXED:
                     return self._from_table(node, left, right, equal, dict(left.marks))
                 return self._kept(node, left, right, same, left)
 
-    def _of_itself(
-        self,
-        node: Join,
-        left: Rows,
-        equal: Sequence[tuple[Expression, Expression, tuple[Marks, Marks]]],
-    ) -> bool:
+    def _of_itself(self, node: Join, left: Rows) -> bool:
         """Whether the record that a left row has its values from is one that it may find.
 
         Then whether it finds one depends on no other record: on NULL among its values only.
@@ -578,22 +581,25 @@ class _Splitting:
         scanned = node.right
         while isinstance(scanned, Project):
             scanned = scanned.input
-        conditions = list(conjuncts(node.condition))
-        if not isinstance(scanned, Source) or node.null_aware or len(equal) != len(conditions):
+        if not isinstance(scanned, Source) or node.null_aware:
             return False
         every = self.rows(node.right, ())  # what holds of those that match need not hold of it
+        conditions = tuple(conjuncts(node.condition))
+        equal = self._equal(conditions, left, every, {*node.left.columns}, {*node.right.columns})
+        if len(equal) != len(conditions):
+            return False
         records = [
             {
                 mine.occurrence
                 for mine in ours
-                for other in self._marks(theirs, every)
+                for other in others
                 if mine.recorded
                 and mine.streams == other.streams == {scanned.name}
                 and mine.attribute == other.attribute
                 and not mine.transform
                 and not other.transform
             }
-            for _, theirs, (ours, _) in equal
+            for *_, (ours, others) in equal
         ]
         return bool(records and set.intersection(*records))
 
@@ -741,7 +747,7 @@ class _Splitting:
                 return rows
         kinds = {rows.kind for rows in several}
         marks = self._common(node, several)
-        if kinds == {Kind.FIXED}:
+        if kinds <= {Kind.FIXED}:
             return Rows(Kind.FIXED)
         pins = reduce(_common_pins, (rows.pins for rows in several if rows.kind is not Kind.FIXED))
         if kinds == {Kind.PINNED} and self._all(pins):
@@ -912,6 +918,11 @@ def _twins(one: Mark, other: Mark) -> bool:
     return one.tag == other.tag and (of_key or one.occurrence == other.occurrence)
 
 
+def _never_null(mark: Mark) -> bool:
+    """Whether a column with this mark is never NULL: records without a key are left out."""
+    return mark.component is not None and mark.strong and mark.recorded and not mark.transform
+
+
 def _strong(marks: Marks) -> Marks:
     return frozenset(replace(mark, strong=True) for mark in marks)
 
@@ -949,18 +960,27 @@ def _equations(
                     yield one, other, name in _NULL_SAFE
 
 
-def _implied(
-    conditions: Iterable[Expression], columns: Collection[Column], others: Collection[Column]
-) -> Iterator[Expression]:
-    """Equalities of what equals one and the same of the others in rows that match (SP-3)."""
-    tied: dict[Expression, list[tuple[Expression, bool]]] = {}
+def _implied(conditions: Iterable[Expression]) -> Iterator[Expression]:
+    """The equalities that follow from several: of all that is equal to one and the same (SP-3).
+
+    If any of them is a `=`, none of these is NULL. Constants are left out: they pin by themselves.
+    """
+    equal: dict[Expression, dict[Expression, None]] = {}
+    strict: set[Expression] = set()
+    known: set[frozenset[Expression]] = set()
     for one, other, null_safe in _equations(conditions):
-        for here, there in ((one, other), (other, one)):
-            if _about([here], columns) and _about([there], others) and _comparable(here, there):
-                tied.setdefault(there, []).append((here, null_safe))
-    for several in tied.values():
-        name = "<=>" if all(null_safe for _, null_safe in several) else "="
-        yield from (Call(name, (several[0][0], here)) for here, _ in several[1:])
+        known.add(frozenset((one, other)))
+        if not (references(one) and references(other) and _comparable(one, other)):
+            continue
+        joined = equal.get(one, {one: None}) | equal.get(other, {other: None})
+        equal |= dict.fromkeys(joined, joined)
+        if not null_safe or strict.intersection(joined):
+            strict.update(joined)
+    for joined in {id(joined): joined for joined in equal.values()}.values():
+        several = list(islice(joined, CONDITIONS_MAX))
+        name = "=" if several[0] in strict else "<=>"
+        pairs = (pair for pair in combinations(several, 2) if frozenset(pair) not in known)
+        yield from (Call(name, pair) for pair in pairs)
 
 
 def _substituted(condition: Expression, outputs: Mapping[Column, Expression]) -> Expression:

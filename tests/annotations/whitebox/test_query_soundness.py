@@ -6,7 +6,15 @@ from typing import Any, Final
 
 import pytest
 
-from annotations.whitebox import datatypes, derive, grouping, joining, repeats, splitting
+from annotations.whitebox import (
+    datatypes,
+    derive,
+    grouping,
+    joining,
+    reducing,
+    repeats,
+    splitting,
+)
 from annotations.whitebox.functions import Direction
 from benchmarks.query_soundness import report, sweep
 
@@ -56,6 +64,10 @@ MISTAKES: Final[dict[str, tuple[Any, str, Any]]] = {
         "_promised",
         lambda self, streams: (dict(enumerate(self._keys[min(streams)])), self._fds),
     ),
+    "a row has one partner at most": (reducing, "_one_each", lambda *_: True),
+    "a row has one partner": (reducing, "_single", lambda *_: True),
+    "every group is of its keys alone": (reducing, "_aggregates", lambda *_: False),
+    "a condition that may not hold never does": (reducing, "never", lambda several: any(several)),
 }
 """Rules of the derivation that are switched off."""
 

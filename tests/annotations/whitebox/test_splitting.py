@@ -59,6 +59,26 @@ def refusal(text: str, *fds: FunctionalDependency) -> Refusal | None:
         # A record that looks for its own values finds itself.
         "SELECT * FROM r a WHERE EXISTS (SELECT 1 FROM r b WHERE b.n = a.n)",
         "SELECT * FROM r a WHERE NOT EXISTS (SELECT 1 FROM r b WHERE b.n = a.n AND b.id = a.id)",
+        "SELECT coalesce(k, 0) AS g, count(*) AS c FROM r GROUP BY coalesce(k, 0)",
+        # Equalities over several columns, also of an outer join.
+        "SELECT a.id FROM r a FULL JOIN s b ON a.n = b.id AND b.id <=> b.k AND a.k <=> a.n",
+        "SELECT * FROM (SELECT a.k, greatest(a.n, b.n) AS x FROM r a LEFT JOIN s b "
+        "ON a.k = b.k AND a.n = b.n) f WHERE EXISTS (SELECT 1 FROM r c WHERE c.n = f.x)",
+        # What is not used, and what no row can meet.
+        "SELECT a.id FROM r a CROSS JOIN (SELECT count(*) AS c FROM s)",
+        "SELECT a.id FROM (SELECT count(*) AS c FROM s) CROSS JOIN r a",
+        "SELECT a.id FROM r a LEFT JOIN (SELECT n, count(*) AS c FROM s GROUP BY n) g ON g.n = a.n",
+        "SELECT a.id FROM r a LEFT JOIN (SELECT DISTINCT n FROM s) g ON g.n = a.n",
+        "SELECT id FROM (SELECT id, sum(n) OVER (PARTITION BY n) AS c FROM r)",
+        "SELECT id, dense_rank() OVER (PARTITION BY n, id ORDER BY n) AS c FROM r",
+        "SELECT DISTINCT a.id, a.k, b.n FROM r a JOIN r b ON a.n = b.n",
+        "SELECT k FROM r WHERE n IN (SELECT n FROM (SELECT n, max(id) AS m FROM r GROUP BY n))",
+        "SELECT * FROM r a WHERE NOT EXISTS (SELECT 1 FROM s b WHERE b.n = a.n AND b.n < a.n)",
+        "SELECT k FROM r UNION ALL SELECT x FROM t WHERE x BETWEEN 2 AND 0",
+        "SELECT k FROM r UNION ALL SELECT x FROM t WHERE x = 1 AND x > 1",
+        "SELECT k, n FROM r EXCEPT ALL SELECT id, n FROM s WHERE n <> n OR FALSE",
+        "SELECT a.k, b.n FROM r a FULL JOIN s b ON a.n = b.n AND NOT (b.n <=> b.n)",
+        "SELECT a.k, b.n FROM r a LEFT JOIN s b ON a.n = b.n AND b.n > b.n",
     ],
 )
 def test_what_splits(text: str) -> None:
@@ -104,6 +124,41 @@ def test_what_splits(text: str) -> None:
          "puts rows of different"),
         ("SELECT x FROM (SELECT coalesce(r.n, s.n) AS x FROM r FULL JOIN s ON r.k = s.k "
          "AND r.n = s.n) WHERE EXISTS (SELECT 1 FROM r b WHERE b.n = x)", "n = x puts rows"),
+        ("SELECT coalesce(s.k, 0) AS g, count(*) AS c FROM r LEFT JOIN s ON r.k = s.k GROUP BY 1",
+         "into one group"),
+        ("SELECT coalesce(n, k) AS g, count(*) AS c FROM r GROUP BY 1", "into one group"),
+        ("SELECT a.id FROM r a FULL JOIN s b ON a.n = b.id AND b.id <=> b.k AND a.k <=> a.id",
+         "puts rows of different"),
+        ("SELECT * FROM (SELECT a.k, greatest(a.n, b.n) AS x FROM r a FULL JOIN s b "
+         "ON a.k = b.k AND a.n = b.n) f WHERE EXISTS (SELECT 1 FROM r c WHERE c.n = f.x)",
+         "n = x puts rows"),
+        ("SELECT * FROM (SELECT a.k, greatest(a.n, b.n) AS x FROM r a LEFT JOIN s b "
+         "ON a.k = b.k) f WHERE EXISTS (SELECT 1 FROM r c WHERE c.n = f.x)", "n = x puts rows"),
+        ("SELECT a.id, c FROM r a CROSS JOIN (SELECT count(*) AS c FROM s)", "without GROUP BY"),
+        ("SELECT a.id FROM r a CROSS JOIN (SELECT n FROM s GROUP BY n)", "GROUP BY n"),
+        ("SELECT a.id FROM r a JOIN (SELECT n, count(*) AS c FROM s GROUP BY n) g ON g.n = a.n",
+         "GROUP BY n"),
+        ("SELECT a.id FROM r a LEFT JOIN (SELECT n, k FROM s GROUP BY n, k) g ON g.n = a.n",
+         "n = n puts rows"),
+        ("SELECT a.id FROM r a LEFT JOIN s b ON b.n = a.n", "n = n puts rows"),
+        ("SELECT c FROM (SELECT id, sum(n) OVER (PARTITION BY n) AS c FROM r)", "PARTITION BY n"),
+        ("SELECT id, dense_rank() OVER (PARTITION BY n ORDER BY n, id) AS c FROM r",
+         "PARTITION BY n"),
+        ("SELECT id, row_number() OVER (PARTITION BY n ORDER BY n) AS c FROM r", "PARTITION BY n"),
+        ("SELECT a.id, a.k, b.n FROM r a JOIN r b ON a.n = b.n", "n = n puts rows"),
+        ("SELECT DISTINCT a.id, a.k, b.id AS i FROM r a JOIN r b ON a.n = b.n", "n = n puts rows"),
+        ("SELECT k, count(*) AS c FROM (SELECT a.k, a.n FROM r a JOIN r b ON a.n = b.n) GROUP BY k",
+         "n = n puts rows"),
+        ("SELECT k FROM r WHERE n IN (SELECT m FROM (SELECT n, max(id) AS m FROM r GROUP BY n))",
+         "GROUP BY n"),
+        ("SELECT * FROM r a WHERE NOT EXISTS (SELECT 1 FROM s b WHERE b.n = a.n AND b.n <= a.n)",
+         "n = n puts rows"),
+        ("SELECT k FROM r UNION ALL SELECT x FROM t WHERE x BETWEEN 0 AND 2", "rows of a table"),
+        ("SELECT k FROM r UNION ALL SELECT x FROM t WHERE x = 1 OR x > 1", "rows of a table"),
+        ("SELECT k FROM r UNION ALL SELECT x FROM t WHERE x >= 1 AND x <= 1", "rows of a table"),
+        ("SELECT k FROM r UNION ALL SELECT x FROM t WHERE rand() <> rand()", "rows of a table"),
+        ("SELECT k FROM r WHERE n NOT IN (SELECT s.n FROM s WHERE s.n <> s.n OR s.id = 1)",
+         "puts rows of different"),
     ],
 )  # fmt: skip
 def test_what_does_not(text: str, reason: str) -> None:
@@ -133,6 +188,19 @@ def test_a_value_that_no_record_of_the_stream_need_have_finds_none_for_certain(r
 
     assert joined("b.k = f.x AND b.n = f.y") is None
     assert joined("b.k = f.x") is not None
+
+
+def test_a_text_between_constants_is_grouped_by_as_itself() -> None:
+    inputs = {"r": Input({"k": "STRING", "n": "STRING"})}
+    for group, accepted in (
+        ("concat('c-', k, '.')", True),
+        ("k || 'x'", True),
+        ("concat(k, n)", False),
+        ("concat_ws('-', k, 'x')", False),
+        ("concat('c-', n)", False),
+    ):
+        text = f"SELECT {group} AS g, count(*) AS c FROM r GROUP BY {group}"
+        assert (splits(read(text, inputs=inputs).plan, {"r": ("k",)}) is None) is accepted, group
 
 
 def test_a_dependency_holds_over_all_streams_together() -> None:
