@@ -6,5 +6,6 @@ accounts    where each record is, read off results, dead letters and ledgers
 job         the job that is attacked, in a process of its own
 driver      that process, seen from outside
 damage      what can happen to a state folder
+store       an object store that keeps the state, and answers badly
 plants      mistakes to be planted in the job, to show that the attack finds them
 """

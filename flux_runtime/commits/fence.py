@@ -42,6 +42,13 @@ class Place(Protocol):
         """
 
 
+class Store(Place, Protocol):
+    """Where a state is kept, if elsewhere."""
+
+    def look(self) -> Driver | None:
+        """`newest`, and what others have left there for the driver."""
+
+
 class EpochFile:
     """`epoch.json` of a state folder."""
 
@@ -77,14 +84,20 @@ class Fence:
         driver: this process.
         state: where the driver left its epoch; it has to be there.
         places: others to look at before a commit.
+        store: another one, which says nothing by itself: where the state is kept, if elsewhere.
     """
 
     def __init__(
-        self, driver: Driver, state: Place | None = None, places: Sequence[Place] = ()
+        self,
+        driver: Driver,
+        state: Place | None = None,
+        places: Sequence[Place] = (),
+        store: Store | None = None,
     ) -> None:
         self.driver = driver
         self._state = state
-        self._places = tuple(places)
+        self._store = store
+        self._places = (*places, *([] if store is None else [store]))
         self._newer: FencedError | None = None
         self._looked = 0.0
         self._lock = threading.Lock()
@@ -125,7 +138,10 @@ class Fence:
         self.raise_noticed()
 
     def watch(self) -> None:
-        """`check_state`, at most every `PERIOD_S` seconds: for those who ask all the time."""
+        """`check_state`, at most every `PERIOD_S` seconds: for those who ask all the time.
+
+        The store is looked at, too.
+        """
         self.raise_noticed()
         with self._lock:
             due = time.monotonic() - self._looked >= PERIOD_S
@@ -133,6 +149,9 @@ class Fence:
                 self._looked = time.monotonic()
         if due:
             self.check_state()
+            if self._store is not None:
+                self.notice(self._store.look())
+                self.raise_noticed()
 
     def notice(self, newest: Driver | None) -> None:
         """Take note of the newest driver of a place."""

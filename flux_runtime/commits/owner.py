@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from flux_runtime.commits.driver import Driver
-from flux_runtime.commits.fence import EPOCH, EpochFile, Fence, Place
+from flux_runtime.commits.fence import EPOCH, EpochFile, Fence, Place, Store
 from flux_runtime.commits.record import check_commit, commit_name, number_of
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import NOT_IN_PATHS, Storage, local_path, storage_at
@@ -290,10 +290,17 @@ class Ownership:
         state: the state folder.
         outputs: all that it writes.
         fresh: state and results of this job are going to be deleted.
+        store: where the state is kept, if elsewhere, with this driver as the newest.
     """
 
     def __init__(
-        self, job: str, state: Storage, outputs: Iterable[Location], *, fresh: bool = False
+        self,
+        job: str,
+        state: Storage,
+        outputs: Iterable[Location],
+        *,
+        fresh: bool = False,
+        store: Store | None = None,
     ) -> None:
         self.job = job
         self.state = state
@@ -302,10 +309,12 @@ class Ownership:
         known = None if fresh else read_identity(state)
         self.state_id = known or uuid.uuid4().hex
         self.inventory = Inventory(state, empty=fresh)
-        self.driver = Driver(epoch=1, state=self.state_id)
+        mine = None if store is None else store.newest()
+        self.driver = replace(mine or Driver(epoch=1, state=""), state=self.state_id)
         self.fence = Fence(self.driver)
         self._is_new = known is None
         self._epochs = EpochFile(state)
+        self._store = store
         self._places: list[Place] = []
         self._owners: dict[str, Owner] = {}
 
@@ -358,7 +367,7 @@ class Ownership:
         return self._owners[str(local_path(path).absolute())]
 
     def _take_outputs(self) -> None:
-        self.fence = Fence(self.driver, self._epochs, self._places)
+        self.fence = Fence(self.driver, self._epochs, self._places, self._store)
         self._owners = {o.key: Owner(o, self) for o in self.outputs}
         for owner in self._owners.values():
             owner.take()

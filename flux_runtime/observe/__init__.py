@@ -6,5 +6,6 @@
   `exposition`: the newest values for Prometheus.
 - `gates`: what sealed units wait for; `decisions`: what people decide about that; `dead_letters`:
   records that could not be processed.
-- `audit`, `seal_audit`: whether what lies there is whole, while nothing runs.
+- `state_copy`: a state in an object store as a folder that can be read; `audit`, `seal_audit`:
+  whether what lies there is whole, while nothing runs.
 """

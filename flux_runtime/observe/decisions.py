@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import quote
 
+from flux_runtime.commits.kept_folder import leave
 from flux_runtime.sealing.events import Resolution
 from flux_runtime.sealing.storage import Storage, storage_at
 
@@ -51,11 +52,20 @@ class Resolve:
 Decision: TypeAlias = Excuse | Resolve
 
 
-def request(state: Path, unit: str, decision: Decision) -> str:
-    """Write a decision for a unit; its name."""
+def request(state: Path | str, unit: str, decision: Decision) -> str:
+    """Write a decision for a unit; its name.
+
+    Args:
+        state: its folder, or the address in an object store where it is kept.
+        unit: that is to take it up.
+        decision: of a person.
+    """
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:8]}.json"
     content = json.dumps(asdict(decision), ensure_ascii=False, indent=2).encode()
-    _folder(storage_at(state), unit).write(name, content)
+    if isinstance(state, str):
+        leave(state, f"{_place(unit)}/{name}", content)
+    else:
+        _folder(storage_at(state), unit).write(name, content)
     return name
 
 
@@ -93,4 +103,8 @@ def _decision(fields: dict[str, object]) -> Decision:
 
 
 def _folder(state: Storage, unit: str) -> Storage:
-    return state.at(f"{FOLDER}/{quote(unit, safe='._-')}")
+    return state.at(_place(unit))
+
+
+def _place(unit: str) -> str:
+    return f"{FOLDER}/{quote(unit, safe='._-')}"

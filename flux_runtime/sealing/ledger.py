@@ -50,10 +50,10 @@ from rocksdict import (
     Options,
     Rdict,
     ReadOptions,
-    WriteBatch,
     WriteOptions,
 )
 
+from flux_runtime.sealing.batch_log import BASE, LOG, Batch, BatchLog, make_ledger
 from flux_runtime.sealing.events import (
     Coverage,
     Event,
@@ -67,7 +67,7 @@ from flux_runtime.sealing.events import (
 )
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.partition import Status, partition_from_json, partition_to_json
-from flux_runtime.sealing.storage import make_folder
+from flux_runtime.sealing.storage import keeper_of, make_folder
 from flux_runtime.sealing.tracker import (
     FRESH,
     All,
@@ -142,6 +142,8 @@ class Ledger:
         """Producer sets that many partitions have: `meta` has them, partitions their number."""
         if not read_only:
             make_folder(path)
+        keeper = None if read_only else keeper_of(path)
+        self._log = None if keeper is None else BatchLog(path, keeper)
         with self._believed():
             access = AccessType.read_only(False) if read_only else AccessType.read_write()
             self._db: Any = Rdict(str(path), _options(path), access_type=access)
@@ -165,7 +167,7 @@ class Ledger:
         """
         return self._record(events)
 
-    def _record(self, events: Sequence[Event], beside: WriteBatch | None = None) -> list[Finding]:
+    def _record(self, events: Sequence[Event], beside: Batch | None = None) -> list[Finding]:
         """The same, written as parts where something else is to be written beside them."""
         with self.lock:
             if self._failed is not None:
@@ -189,7 +191,7 @@ class Ledger:
             return 0
         with self.lock:
             due: list[KeyText] = []
-            forgotten = WriteBatch(raw_mode=True)
+            forgotten = Batch()
             with self._believed():
                 for number, ended, keys in self._releases_that_ended():
                     if ended > now - seconds or len(due) >= FORGOTTEN_AT_ONCE:
@@ -253,15 +255,15 @@ class Ledger:
         return self.tracker.handle(event)
 
     def _write_entry(self, events: Sequence[Event]) -> None:
-        batch = WriteBatch(raw_mode=True)
+        batch = Batch()
         written = _encode([[type(event).__name__, event] for event in events])
         batch.put(_JOURNAL + _numbered(self._first + self._entries), written)
         self._write(batch)
         self._entries += 1
 
-    def _write_parts(self, beside: WriteBatch | None = None) -> None:
+    def _write_parts(self, beside: Batch | None = None) -> None:
         """Write what has changed since it was written last, and empty the journal."""
-        tracker, batch = self.tracker, beside or WriteBatch(raw_mode=True)
+        tracker, batch = self.tracker, beside or Batch()
         changes = tracker.changes
         for key in changes.partitions:
             partition = tracker.partitions.get(key)
@@ -304,13 +306,17 @@ class Ledger:
         self._ended.clear()
         self._first, self._entries = end, 0
 
-    def _write(self, batch: WriteBatch) -> None:
+    def _write(self, batch: Batch) -> None:
         if self._guard is not None:
             self._guard()
         options = WriteOptions()
-        options.sync = True
+        options.sync = self._log is None
+        if self._log is not None:
+            self._log.keep(batch)
         with self._undamaged():
-            self._db.write(batch, options)
+            self._db.write(batch.for_rocksdb(), options)
+            if self._log is not None:
+                self._log.shorten(self._db)
 
     def _meta(self) -> dict[str, Any]:
         tracker = self.tracker
@@ -469,7 +475,7 @@ class _ReleasedOnDisk(MutableMapping[KeyText, Released]):
             raise _damaged(self._path, error) from error
         return default if value is None else _released(value)
 
-    def into(self, batch: WriteBatch) -> None:
+    def into(self, batch: Batch) -> None:
         """Add the changes to a batch."""
         for key, released in self._new.items():
             if released is None:
@@ -516,6 +522,14 @@ def _damaged(path: Path, error: Exception) -> DamagedError:
         f"the ledger cannot be read: {error}",
         f"what was put out is right. Put back a copy of the whole state folder, or {FRESH}",
     )
+
+
+def make_ledgers(state: Path) -> None:
+    """Make every ledger of a state folder from the batches that were kept of it (`batch_log`)."""
+    for ledger in {
+        log.with_suffix("") for of in (LOG, BASE) for log in state.glob(f"units/*/{of}")
+    }:
+        make_ledger(ledger, _options(ledger))
 
 
 def _options(path: Path) -> Options:

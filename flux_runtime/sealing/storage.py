@@ -9,13 +9,19 @@ decode percent signs. `local_path` is the reverse. What Spark takes for a patter
 
 The order of flushing, which whoever records that something is done relies on (`sync`, `move`): the
 files of a staged folder, the folder, the rename, the folder it was renamed into.
+
+Where a folder is `kept` by a `Keeper`, whatever is flushed below it goes there, too. What was told
+up to a moment is kept in one step, before `write` or `move` returns or with `commit_kept`, so that
+the keeper has what a power failure at that moment would leave on a disk.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote
@@ -24,6 +30,59 @@ NOT_IN_PATHS: Final = ":*?[]{}\\"
 """Characters that Spark reads as a pattern or a scheme, and that a path therefore cannot have."""
 
 _SCHEME: Final = "file:"
+
+
+class Keeper(Protocol):
+    """Keeps elsewhere what is flushed below a folder; for any thread."""
+
+    def written(self, file: Path) -> None:
+        """A file has been written."""
+
+    def flushed(self, folder: Path) -> None:
+        """The files of a folder have been flushed, and which there are; not the folders in it."""
+
+    def flushed_below(self, folder: Path) -> None:
+        """The same for a folder and all folders below it."""
+
+    def moved(self, source: Path, target: Path) -> None:
+        """A file or folder has been renamed."""
+
+    def deleted(self, path: Path) -> None:
+        """A file or folder has been deleted."""
+
+    def commit(self) -> None:
+        """Return when all that was told has been kept, all of it in one step.
+
+        Raises:
+            FencedError: somebody else keeps the folder now.
+        """
+
+
+_keepers: dict[Path, Keeper] = {}
+
+
+@contextlib.contextmanager
+def keeping(folder: Path, keeper: Keeper) -> Iterator[None]:
+    """Have a folder kept by a keeper meanwhile."""
+    _keepers[folder] = keeper
+    try:
+        yield
+    finally:
+        del _keepers[folder]
+
+
+def keeper_of(path: Path) -> Keeper | None:
+    """Who keeps what is flushed at a path."""
+    for folder, keeper in _keepers.items():
+        if path.is_relative_to(folder):
+            return keeper
+    return None
+
+
+def commit_kept() -> None:
+    """Return when all that was flushed is kept: before anything outside of the state follows."""
+    for keeper in [*_keepers.values()]:
+        keeper.commit()
 
 
 class Storage(Protocol):
@@ -92,8 +151,12 @@ class LocalStorage:
             if flush:
                 os.fsync(file.fileno())
         staged.replace(path)
+        keeper = keeper_of(path)
+        if keeper is not None:
+            keeper.written(path)
         if flush:
-            sync_folder(path.parent)
+            _flush(path.parent)
+            commit_kept()
 
     def names(self, name: str = "") -> list[str]:
         """See `Storage`; without hidden files."""
@@ -115,7 +178,11 @@ class LocalStorage:
         path = self._path(target)
         make_folder(path.parent)
         self._path(source).rename(path)
-        sync_folder(path.parent)
+        _flush(path.parent)
+        keeper = keeper_of(path)
+        if keeper is not None:
+            keeper.moved(self._path(source), path)
+            keeper.commit()
 
     def delete(self, name: str) -> None:
         """See `Storage`."""
@@ -124,6 +191,9 @@ class LocalStorage:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+        keeper = keeper_of(path)
+        if keeper is not None:
+            keeper.deleted(path)
 
     def at(self, name: str) -> LocalStorage:
         """See `Storage`."""
@@ -183,7 +253,14 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in a folder survive a crash of the machine; or the content of a file."""
+    """Make renames in a folder survive a crash of the machine."""
+    _flush(folder)
+    keeper = keeper_of(folder)
+    if keeper is not None:
+        keeper.flushed(folder)
+
+
+def _flush(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -6,12 +6,14 @@ import argparse
 import contextlib
 import fcntl
 import gc
+import hashlib
 import importlib
 import json
 import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,14 +23,16 @@ from typing import Any, Final
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from flux_runtime.commits.kept_folder import KeptFolder, copy_of, folder_of
 from flux_runtime.commits.mount import check_mounts
+from flux_runtime.commits.objects import StoreError, is_address
 from flux_runtime.commits.owner import Ownership
 from flux_runtime.observe.ending import FAIL_ON, FAILED_ON, Left, not_emptied, parse_fail_on
 from flux_runtime.observe.exposition import serving
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.past_range import add_options, parsed
 from flux_runtime.sealing.manifest import DamagedError
-from flux_runtime.sealing.storage import LocalStorage, Storage, local_path, make_folder
+from flux_runtime.sealing.storage import LocalStorage, Storage, keeping, local_path, make_folder
 from flux_runtime.sealing.tracker import Registered
 from flux_runtime.secrets import RedactingFormatter, redacted, resolved
 from flux_runtime.spark.backfill import Range
@@ -71,6 +75,9 @@ class Settings:
     """Of its runs and results, and of its state where that is not elsewhere."""
     root: Path
     state: Path
+    """Where it works on its state."""
+    store: str | None
+    """Where its state is kept, if elsewhere: an address in an object store."""
     run_dir: Path | None
     available_now: bool
     fresh: bool
@@ -144,14 +151,49 @@ def run(build: Build, settings: Settings) -> int:
         job.check()
         conf = resolved(settings.conf, settings.root, of="deployment")
         settings = replace(settings, conf=conf)
+        check_store(job, settings)
         with _locked(settings.state):
             if settings.range is not None and not settings.range.begin(job):
                 print(f"{settings.name}: all of it is in; nothing was done", file=sys.stderr)
                 return 0
             return _run_in_folder(job, settings)
-    except (JobError, ValueError, TypeError, OSError) as error:
+    except (JobError, StoreError, ValueError, TypeError, OSError) as error:
         print(f"{settings.name}: {error}", file=sys.stderr)
         return 1
+
+
+def check_store(job: Job, settings: Settings) -> None:
+    """Return if the state can be kept where it is to be.
+
+    Raises:
+        JobError: not by this job; all reasons.
+    """
+    if settings.store is None:
+        return
+    problems = []
+    on_sites = [unit.name for unit in job.units.values() if isinstance(unit, FluxUnit)]
+    if on_sites:
+        problems.append(
+            f"{', '.join(on_sites)}: Flux sites keep their states on the disks of their machines"
+        )
+    master = settings.master or settings.conf.get("spark.master", "local")
+    if not master.startswith("local"):
+        problems.append(
+            f"--master {master}: executors on other machines cannot write into the folder that the "
+            "driver works on; take --master 'local[*]'"
+        )
+    at_large = [stream for stream, file in _registered(job).items() if file is None]
+    if at_large and settings.zookeeper == "embedded":
+        problems.append(
+            f"{', '.join(at_large)}: producers that are registered while the job runs are lost "
+            "with the machine of an embedded ZooKeeper; name an ensemble (--zookeeper)"
+        )
+    if problems:
+        listed = "".join(f"\n  {problem}" for problem in problems)
+        raise JobError(
+            f"the state of this job cannot be kept in {settings.store}. Nothing was started:"
+            f"{listed}\n  or put the state on a mounted file system (--state-dir)"
+        )
 
 
 def _declared(build: Build, settings: Settings) -> Job:
@@ -215,7 +257,8 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
     stop = threading.Event()
     with contextlib.ExitStack() as stack:
         state = LocalStorage(settings.state)
-        ownership = _checked(job, settings, state)
+        store = None if settings.store is None else stack.enter_context(_kept(settings))
+        ownership = _checked(job, settings, state, store)
         client = stack.enter_context(_ensemble(job, settings, folder))
         stack.enter_context(_one_driver(settings, ownership, client))
         state.write(FINGERPRINT, _fingerprint_of(job))
@@ -259,6 +302,17 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
         )
 
 
+@contextlib.contextmanager
+def _kept(settings: Settings) -> Iterator[KeptFolder]:
+    """The state as it is kept in an object store, taken over and brought here."""
+    assert settings.store is not None
+    store = KeptFolder(settings.store, settings.state, fresh=settings.fresh)
+    store.restore()
+    with keeping(settings.state, store), contextlib.closing(store):
+        store.look()
+        yield store
+
+
 def _send_processors(job: Job, folder: Path) -> None:
     """Let Spark's workers get the processors of modules beside the job by value: the worker that
     initializes `transformWithState` on the driver does not know the files that a job adds."""
@@ -276,12 +330,12 @@ def _send_processors(job: Job, folder: Path) -> None:
             register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
+def _checked(job: Job, settings: Settings, state: Storage, store: KeptFolder | None) -> Ownership:
     """Check that state and results belong to this job, or delete them to start afresh."""
     assign_channels(job, state)
     outputs = locations(job)
     check_mounts([settings.state, *(Path(output.key).parent for output in outputs)])
-    ownership = Ownership(settings.name, state, outputs, fresh=settings.fresh)
+    ownership = Ownership(settings.name, state, outputs, fresh=settings.fresh, store=store)
     ownership.check()
     if settings.fresh:
         if warning := not_emptied([n for n, sink in job.sinks.items() if sink.folders is None]):
@@ -292,6 +346,8 @@ def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
                 if sink.folders is not None:
                     sink.folders.delete(feed.origin.name)
         ownership.clear()
+        if store is not None:
+            store.clear()
     else:
         _check_changes(settings, _changes(job, settings, state))
     return ownership
@@ -363,10 +419,15 @@ def compare(build: Build, settings: Settings) -> int:
     """Print what has changed since the last start, as JSON; 1 where the job cannot go on."""
     try:
         job = _declared(build, settings)
-        state = LocalStorage(settings.state)
-        assign_channels(job, state)
-        found = _changes(job, settings, state)
-    except (DamagedError, ValueError, TypeError, OSError) as error:
+        with contextlib.ExitStack() as stack:
+            if settings.store is not None:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                copy_of(settings.store, folder)
+                settings = replace(settings, state=folder)
+            state = LocalStorage(settings.state)
+            assign_channels(job, state)
+            found = _changes(job, settings, state)
+    except (DamagedError, StoreError, ValueError, TypeError, OSError) as error:
         print(f"{settings.name}: {error}", file=sys.stderr)
         return 1
     goes_on = all(change.goes_on for change in found)
@@ -504,7 +565,12 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
     add("--available-now", action="store_true", help="stop when all that is there is processed")
     add("--run-dir", type=_folder, help="run folder (default: runs/DATE beside the job)")
     add("--data-dir", type=_folder, help="runs, results and state (default: beside the job)")
-    add("--state-dir", type=_folder, help="checkpoints and buffers (default: state in --data-dir)")
+    add(
+        "--state-dir",
+        type=_folder_or_address,
+        help="checkpoints and buffers: a folder, or s3://BUCKET/FOLDER and the like "
+        "(default: state in --data-dir)",
+    )
     add("--root", type=_folder, help="what relative data paths are relative to")
     add("--fresh", action="store_true", help="delete state and results, and start from scratch")
     add(
@@ -531,14 +597,23 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
     args = parser.parse_args(argv)
     folder: Path = given["folder"]
     data: Path = (args.data_dir or folder).resolve()
-    state: Path = (args.state_dir or data / "state").resolve()
+    store = args.state_dir if isinstance(args.state_dir, str) else None
     name: str = given["name"]
-    past = None
+    try:
+        if store is None:
+            state = args.state_dir or data / "state"
+        else:
+            state = _working_folder(store, fresh=args.fresh)
+    except (StoreError, DamagedError) as error:
+        parser.error(str(error))
+    state, past = state.resolve(), None
     if args.backfill is None and (args.source or args.only or args.replace):
         parser.error("--source, --only and --replace are of --backfill")
     if args.backfill is not None:
         if args.fresh or args.compare:
             parser.error("--backfill goes on from where it was, without --fresh and --compare")
+        if store is not None:
+            parser.error("--backfill needs the job's state on a mounted file system (--state-dir)")
         try:
             backfill = parsed(args.backfill, args)
         except ValueError as error:
@@ -552,6 +627,7 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
         data=data,
         root=(args.root or _root_of(folder) or args.data_dir or Path.cwd()).resolve(),
         state=state,
+        store=store,
         run_dir=None if args.run_dir is None else args.run_dir.resolve(),
         available_now=args.available_now or past is not None,
         fresh=args.fresh,
@@ -573,6 +649,18 @@ def _folder(text: str) -> Path:
         return local_path(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _folder_or_address(text: str) -> Path | str:
+    """The same, or an address in an object store."""
+    return text if is_address(text) else _folder(text)
+
+
+def _working_folder(store: str, *, fresh: bool) -> Path:
+    """Where the driver of a state in an object store works: the same on every machine."""
+    mark = hashlib.sha256(store.encode()).hexdigest()[:16]
+    here = Path(tempfile.gettempdir()).resolve() / f"blazes-{mark}"
+    return here if fresh else folder_of(store, here)
 
 
 def _fail_on(text: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from flux_runtime.sealing.storage import local_path
+from flux_runtime.sealing.storage import keeper_of, local_path
 from flux_runtime.spark import faults
 from flux_runtime.spark.checkpoint_errors import explained
 from flux_runtime.spark.units import Unit
@@ -214,6 +214,7 @@ class Query:
             began = time.monotonic()
             self._files = None
             try:
+                self._keep_checkpoint()
                 if self.begins is not None:
                     self.begins(batch)
                 rows = self._on_batch(frame, batch)
@@ -227,6 +228,13 @@ class Query:
             else:
                 self.rows += rows
                 self.rows_per_s = rows / max(time.monotonic() - began, 1e-6)
+
+    def _keep_checkpoint(self) -> None:
+        """Hand the checkpoint to its keeper, if it has one, while Spark writes nothing to it."""
+        checkpoint = local_path(self.checkpoint)
+        keeper = keeper_of(checkpoint)
+        if keeper is not None:
+            keeper.flushed_below(checkpoint)
 
 
 def lag_of(unit: Unit, queries: Iterable[Query]) -> Mapping[str, Any]:

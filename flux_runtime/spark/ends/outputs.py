@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from flux_runtime.commits.fence import Fence
 from flux_runtime.sealing.events import KeyText
 from flux_runtime.sealing.keys import key_text
+from flux_runtime.sealing.storage import commit_kept
 from flux_runtime.spark.ends.commit import Folders, commit_name
 from flux_runtime.spark.ends.driver_rows import DriverRows
 from flux_runtime.spark.ends.sinks import CommitSink
@@ -124,6 +125,7 @@ class Output:
             FencedError: a newer driver runs the job.
             DamagedError: this commit has been made, and covers something else, or is damaged.
         """
+        commit_kept()
         if self.fence is not None:
             self.fence.check()
         if isinstance(rows, DriverRows) and self._takes(rows):

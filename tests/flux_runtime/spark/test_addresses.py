@@ -23,8 +23,13 @@ streams:
 """
 
 
-@pytest.mark.parametrize("option", ["--state-dir", "--run-dir", "--root"])
-@pytest.mark.parametrize("address", ["s3a://bucket/state", "abfss://c@a.net/x", "dbfs:/state"])
+@pytest.mark.parametrize(
+    ("option", "address"),
+    [
+        *((option, "s3a://bucket/x") for option in ("--data-dir", "--run-dir", "--root")),
+        *(("--state-dir", address) for address in ("hdfs://host/state", "dbfs:/state", "wasb://x")),
+    ],
+)
 def test_a_folder_that_cannot_be_one_is_refused_before_anything_starts(
     option: str,
     address: str,
