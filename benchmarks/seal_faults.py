@@ -1,13 +1,16 @@
 """Attack the seal layer in every way that comes to mind, and account for each record.
 
     python benchmarks/seal_faults.py --seed 1 --faults 200
-        [--only FAULT] [--plant NAME] [--keep DIR]
+        [--store] [--only FAULT] [--plant NAME] [--keep DIR]
 
 A job of four sealed units (`seal_attack/job.py`) reads what a generator sends it: hostile keys and
 names, repeats, late, unknown and unreadable records, promises that are not kept. Faults come in an
 order that the seed decides. After each of them the job either goes on exactly, or refuses to, and
 names what is damaged and a remedy, which is then followed. In the end every record has been
 released once, is dead with a reason, or both it and the reason why it was kept are known.
+
+With `--store` the state is kept in an object store (`seal_attack/store.py`), which is disturbed,
+too, and the machine of a driver is often lost with it.
 
 The last lines say how often each fault came and how it ended. The status is 1 if a record is not
 where it has to be; the story up to there is printed, and `--seed` tells it again.
@@ -16,15 +19,18 @@ where it has to be; the story up to there is printed, and `--seed` tells it agai
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import random
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +43,9 @@ from benchmarks.seal_attack.damage import DAMAGES, Damage, Place, delete  # noqa
 from benchmarks.seal_attack.disk import Disk, in_mounts_of_its_own  # noqa: E402
 from benchmarks.seal_attack.driver import Driver, HangError, Run  # noqa: E402
 from benchmarks.seal_attack.job import CHANGED, CHANGES  # noqa: E402
+from benchmarks.seal_attack.store import ADDRESS, KINDS, Store, serving  # noqa: E402
 from benchmarks.seal_attack.traffic import Traffic  # noqa: E402
+from flux_runtime.commits.kept_folder import copy_of  # noqa: E402
 from flux_runtime.observe import decisions  # noqa: E402
 from flux_runtime.observe.audit import audit  # noqa: E402
 from flux_runtime.observe.decisions import Resolve  # noqa: E402
@@ -54,6 +62,8 @@ REMEDY: Final = re.compile(r"--fresh|[Pp]ut back|[Rr]estore")
 FRESH: Final = "--fresh"
 SETTLED: Final = 0.4
 """How often a kill is followed by a run that is not disturbed."""
+MACHINE_LOST: Final = 0.6
+"""How often the machine of a driver that was killed is lost with it."""
 ROUNDS_MAX: Final = 6
 """Decisions about partitions in quarantine, until nothing is open."""
 
@@ -74,9 +84,12 @@ class Attack:
         folder: of the job.
         seed: decides everything but the machine's timing.
         plant: a mistake that is planted in the job.
+        store: which keeps the state; None: it is a folder.
     """
 
-    def __init__(self, folder: Path, seed: int, plant: str | None = None) -> None:
+    def __init__(
+        self, folder: Path, seed: int, plant: str | None = None, store: Store | None = None
+    ) -> None:
         self.folder = folder / "job"
         self.folder.mkdir(parents=True)
         self.rng = random.Random(seed)
@@ -84,7 +97,16 @@ class Attack:
         self.traffic = Traffic(self.folder, seed)
         (self.folder / "data" / "late").mkdir()
         (self.folder / CHANGED).write_text("{}")
-        self.driver = Driver(self.folder, folder / "driver.log", {plants.VARIABLE: plant or ""})
+        self.store = store
+        environment = {plants.VARIABLE: plant or ""}
+        arguments: tuple[str, ...] = ()
+        self.machine = self.folder / "machine"
+        """The disk of the driver's machine, where it works on a state that a store keeps."""
+        if store is not None:
+            self.machine.mkdir()
+            environment |= {"TMPDIR": str(self.machine)}
+            arguments = ("--state-dir", ADDRESS)
+        self.driver = Driver(self.folder, folder / "driver.log", environment, arguments=arguments)
         self.copy = folder / "copy"
         self.older = folder / "older"
         self.story: list[str] = []
@@ -92,6 +114,11 @@ class Attack:
         self.usual_s = 5.0
         self.sound = True
         """Nothing lies damaged that the job has gone on without, so that an audit finds nothing."""
+
+    @property
+    def faults(self) -> Mapping[str, tuple[int, Fault]]:
+        """Those that there are for this job."""
+        return FAULTS if self.store is None else AT_A_STORE
 
     # ---- steps
 
@@ -111,17 +138,23 @@ class Attack:
             self.usual_s = run.seconds
         if FRESH in arguments:
             self.sound = True
+        self._bring()
         for finding in audit(self.folder / "state") if self.sound else ():
             raise ViolationError(f"at rest, {finding.place}: {finding.problem}")
         self.check(final=False)
 
     def perhaps_settle(self) -> None:
         """After a kill, the next fault may come before anything has been put right."""
+        if self.store is not None and self.rng.random() < MACHINE_LOST:
+            self.driver.kill(all=True)
+            shutil.rmtree(self.machine)
+            self.machine.mkdir()
         if self.rng.random() < SETTLED:
             self.settle()
 
     def check(self, *, final: bool) -> None:
         """Compare what is there with what has to be there."""
+        self._bring()
         now = accounts.read(self.folder)
         accounts.check(self.traffic, now, final=final)
         accounts.mark_released(self.traffic, now)
@@ -152,7 +185,7 @@ class Attack:
                         choice = Resolution.RECOUNT
                         self.traffic.promise_again(partitions[stream, key])
                     decisions.request(
-                        self.folder / "state",
+                        self.folder / "state" if self.store is None else ADDRESS,
                         name,
                         Resolve(
                             key=key,
@@ -164,11 +197,18 @@ class Attack:
                     )
         return decided
 
+    def _bring(self) -> None:
+        """Bring a copy of what the store keeps to where a state would be."""
+        if self.store is not None:
+            shutil.rmtree(self.folder / "state", ignore_errors=True)
+            (self.folder / "state").mkdir()
+            copy_of(ADDRESS, self.folder / "state")
+
     # ---- faults
 
     def one(self, fault: str) -> None:
         """One fault, and what follows from it."""
-        outcome = FAULTS[fault][1](self)
+        outcome = self.faults[fault][1](self)
         self.outcomes[fault][outcome] += 1
         self.tell(f"{fault}: {outcome}")
 
@@ -347,6 +387,88 @@ class Attack:
         self._renew_older()
         return "refused; put back"
 
+    def two_machines(self) -> str:
+        """A driver is started on another machine: it takes over, and the first one stops."""
+        self.traffic.more()
+        self.driver.begin(files=self.rng.randint(1, 3))
+        if not self.driver.running(self.rng.uniform(0.0, 1.1 * self.usual_s)):
+            self._no_error(self.driver.end())
+        mount = f'mount -t tmpfs tmpfs {self.machine} && exec "$@"'
+        other = Driver(
+            self.folder,
+            self.driver.log,
+            self.driver.environment,
+            ("unshare", "--mount", "sh", "-c", mount, "sh"),
+            self.driver.arguments,
+        )
+        try:
+            self._no_error(other.run(files=self.rng.randint(1, 3)))
+        finally:
+            os.kill(other.pid, signal.SIGKILL)
+            other.kill()
+        stopped = False
+        if self.driver.busy:
+            first = self.driver.end()
+            stopped = "a newer driver" in first.said
+            if not stopped:
+                self._no_error(first)
+        self.check(final=False)
+        return "the first one stopped" if stopped else "one after the other"
+
+    def killed_at_a_request(self) -> str:
+        """SIGKILL before or after the store does what it was asked for."""
+        assert self.store is not None
+        self.traffic.more()
+        self.driver.start()
+        after = self.rng.random() < 0.5
+        pid = self.driver.pid
+        number = int(10 ** self.rng.uniform(0, 2.3))
+        self.store.strike(number, after=after, how=lambda: os.kill(pid, signal.SIGKILL))
+        run = self.driver.run(files=self.rng.randint(1, 3))
+        self.store.calm()
+        self._no_error(run)
+        done = "passed by" if run.status == 0 else f"killed {'after' if after else 'before'} it"
+        self.tell(f"    request {number}: {done}")
+        self.perhaps_settle()
+        return "went on"
+
+    def store_disturbed(self) -> str:
+        """The store answers late, refuses, loses answers, gives lists that are not the newest."""
+        assert self.store is not None
+        self.traffic.more()
+        self.driver.start()
+        kinds = self.rng.sample(KINDS, self.rng.randint(1, len(KINDS)))
+        self.store.disturb({kind: 10 ** self.rng.uniform(-2, -0.7) for kind in kinds})
+        run = self.driver.run(files=self.rng.randint(1, 3))
+        met = self.store.calm()
+        self.tell(f"    {', '.join(f'{kind} {times}' for kind, times in met.items()) or 'nothing'}")
+        self._no_error(run)
+        self.perhaps_settle()
+        return "went on"
+
+    def object_damaged(self) -> str:
+        """An object is deleted, cut short or changed: refused, with its name and a remedy."""
+        assert self.store is not None
+        self.settle()
+        before = self.store.copy()
+        name = self.rng.choice(sorted(self.store.objects))
+        how = self.store.damage(name, self.rng)
+        self.traffic.more()
+        run = self.driver.run(files=2)
+        if run.status is None:
+            raise ViolationError("the process ended")
+        self.tell(f"    {name} {how}: {_last_line(run.said) if run.status else 'taken'}")
+        if run.status == 0:  # a part of it that is no longer needed
+            self.check(final=False)
+            return "went on"
+        if not REMEDY.search(run.said) or (name not in run.said and name != "head"):
+            raise ViolationError(
+                f"refused without what is damaged, or a remedy: {run.said[-3000:]}"
+            )
+        self.store.put_back(before)
+        self.settle()
+        return "refused; put back"
+
     def save(self, copy: Path) -> None:
         """Copy state and results."""
         if copy.exists():
@@ -409,10 +531,27 @@ FAULTS: Final[dict[str, tuple[int, Fault]]] = {
 """Fault -> how often it comes, and what does it."""
 
 
-def order(rng: random.Random, faults: int, only: str | None) -> Iterator[str]:
+AT_A_STORE: Final[dict[str, tuple[int, Fault]]] = {
+    "hostile input": (1, Attack.undisturbed),
+    "driver killed at a point": (6, Attack.killed_at_a_point),
+    "driver killed at random": (4, Attack.killed_at_random),
+    "driver killed at a request": (8, Attack.killed_at_a_request),
+    "JVM killed": (1, Attack.java_killed),
+    "disk full": (1, Attack.disk_full),
+    "two machines": (3, Attack.two_machines),
+    "store disturbed": (6, Attack.store_disturbed),
+    "object damaged": (2, Attack.object_damaged),
+    "file changed": (1, Attack.file_changed),
+}
+"""The same where the state is kept in an object store."""
+
+
+def order(
+    rng: random.Random, faults: int, only: str | None, of: Mapping[str, tuple[int, Fault]] = FAULTS
+) -> Iterator[str]:
     """The faults in the order in which they come: each kind as often as it should."""
-    chosen = [kind for kind in FAULTS if only is None or only in kind]
-    kinds = [kind for kind in chosen for _ in range(FAULTS[kind][0])]
+    chosen = [kind for kind in of if only is None or only in kind]
+    kinds = [kind for kind in chosen for _ in range(of[kind][0])]
     due: list[str] = []
     for _ in range(faults):
         if not due:
@@ -426,6 +565,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Attack the seal layer.")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--store", action="store_true", help="keep the state in an object store")
     parser.add_argument("--only", help="only faults with this in their name")
     parser.add_argument("--plant", choices=plants.PLANTS, help="plant a mistake in the job")
     parser.add_argument("--keep", type=Path, help="work here, and leave everything behind")
@@ -433,11 +573,17 @@ def main() -> int:
     folder = args.keep or Path(tempfile.mkdtemp(prefix="seal-faults-"))
     if args.plant and not args.only:
         args.only = plants.PLANTS[args.plant].found_by
-    attack = Attack(folder, args.seed, args.plant)
+        args.store = plants.PLANTS[args.plant].store
     began = time.monotonic()
+    around = contextlib.ExitStack()
+    store = None
+    if args.store:
+        store = Store(random.Random(args.seed))
+        os.environ |= around.enter_context(serving(store))
+    attack = Attack(folder, args.seed, args.plant, store)
     try:
         attack.settle()
-        for fault in order(random.Random(args.seed), args.faults, args.only):
+        for fault in order(random.Random(args.seed), args.faults, args.only, attack.faults):
             attack.one(fault)
         attack.finish()
     except (ViolationError, HangError) as violation:
@@ -449,6 +595,7 @@ def main() -> int:
         return 1
     finally:
         attack.driver.kill()
+        around.close()
         attack.disk.leave(folder)
     print()
     for fault, outcomes in attack.outcomes.items():

@@ -42,6 +42,7 @@ class Driver:
         log: what the process says on standard error.
         environment: added to that of the process.
         prefix: a command that starts the process.
+        arguments: of every run.
     """
 
     def __init__(
@@ -50,12 +51,14 @@ class Driver:
         log: Path,
         environment: Mapping[str, str] | None = None,
         prefix: tuple[str, ...] = (),
+        arguments: tuple[str, ...] = (),
     ) -> None:
         self.folder = folder
         self.log = log
         self.starts = 0
         self.environment = dict(environment or {})
         self._prefix = prefix
+        self.arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
         self._begun = False
@@ -83,7 +86,7 @@ class Driver:
         """Begin a run."""
         self.start()
         command = {
-            "arguments": ["--available-now", *arguments],
+            "arguments": ["--available-now", *self.arguments, *arguments],
             "crash_at": crash_at,
             "files": files,
         }

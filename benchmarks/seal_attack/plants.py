@@ -7,7 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from flux_runtime.commits import kept_folder
+from flux_runtime.commits.kept_folder import KeptFolder
+from flux_runtime.commits.objects import Objects
 from flux_runtime.sealing import manifest
+from flux_runtime.sealing.batch_log import Batch, BatchLog
 from flux_runtime.sealing.tracker import Tracker, Verdict
 from flux_runtime.spark.ends.commit import Folders
 from flux_runtime.spark.ends.dead_letters import LATE, DeadLetters
@@ -23,6 +27,8 @@ class Plant:
     make: Callable[[], None]
     found_by: str
     """The name of a fault that shows it, or a part of the name."""
+    store: bool = False
+    """Whether it is in keeping a state in an object store."""
 
 
 def plant() -> None:
@@ -78,6 +84,32 @@ def _commits_are_made_again() -> None:
     Folders.commit = wrong  # type: ignore[method-assign]
 
 
+def _objects_are_believed() -> None:
+    kept_folder._contents = lambda objects, files: [
+        (objects.get(extent.object) or (b"", ""))[0][extent.offset : extent.offset + extent.size]
+        for extent in files.values()
+    ]
+
+
+def _heads_are_put_on_no_condition() -> None:
+    def wrong(self: Objects, name: str, data: bytes, version: str | None) -> str:
+        self.put(name, data)
+        return str(self.version(name))
+
+    Objects.replace = wrong  # type: ignore[method-assign]
+    Objects.check_conditions = lambda *_: None  # type: ignore[method-assign]
+    KeptFolder.newest = lambda self: self._head.driver  # type: ignore[method-assign]
+
+
+def _ends_of_releases_are_not_kept() -> None:
+    right = BatchLog.keep
+
+    def wrong(self: BatchLog, batch: Batch) -> None:
+        right(self, Batch() if b"ReleaseFinished" in batch.to_bytes() else batch)
+
+    BatchLog.keep = wrong  # type: ignore[method-assign]
+
+
 PLANTS: Final = {
     "chunks are believed": Plant(_chunks_are_believed, "chunk: part deleted"),
     "nothing is flushed": Plant(_nothing_is_flushed, "power cut"),
@@ -86,5 +118,10 @@ PLANTS: Final = {
     "a micro-batch is known by its number": Plant(
         _a_micro_batch_is_known_by_its_number, "checkpoint: deleted"
     ),
+    "objects are believed": Plant(_objects_are_believed, "object damaged", store=True),
+    "heads are put on no condition": Plant(
+        _heads_are_put_on_no_condition, "two machines", store=True
+    ),
+    "ends of releases are not kept": Plant(_ends_of_releases_are_not_kept, "killed at", store=True),
     "commits are made again": Plant(_commits_are_made_again, "driver killed at a point"),
 }
