@@ -6,6 +6,7 @@ import argparse
 import fcntl
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,22 +18,30 @@ if TYPE_CHECKING:
     from flux_runtime.observe.audit import Finding
 
 
-def run(arguments: argparse.Namespace, needs: object = ()) -> int:
+def run(
+    arguments: argparse.Namespace, state: Path, needs: object = (), *, place: str | None = None
+) -> int:
     """Check the state folder; 1 where something is wrong.
 
     Args:
         arguments: of the command.
+        state: the folder.
+        place: the address that it is a copy of.
         needs: what was checked of the project before, as JSON data.
     """
     from blazes.document.plain import colour_of, printable, safe_write, unicode_of
     from flux_runtime.observe.audit import audit, outputs_of
 
-    state = state_of(Path(arguments.state))
     refuse_running(state)
     results = [Path(folder).absolute() for folder in arguments.results] or outputs_of(state)
     findings = audit(state, results)
+    if place is not None:
+        findings = tuple(
+            replace(finding, place=finding.place.replace(str(state), place)) for finding in findings
+        )
+    named = place or str(state)
     if arguments.format == "json":
-        result = {**as_object(state, results, findings), "needs": needs}
+        result = {**as_object(named, results, findings), "needs": needs}
         print(json.dumps(result, indent=2, ensure_ascii=False))
         return int(bool(findings))
     lines: list[str] = []
@@ -42,7 +51,7 @@ def run(arguments: argparse.Namespace, needs: object = ()) -> int:
         lines += [f"{mark} {printable(finding.place)}: {printable(finding.problem)}"]
         lines += [f"    safe: {printable(finding.safe)}", f"    do: {printable(finding.remedy)}"]
     if findings or not arguments.quiet:
-        lines.append(verdict(state, results, findings))
+        lines.append(verdict(named, results, findings))
     safe_write(sys.stdout, "".join(f"{line}\n" for line in lines))
     return int(bool(findings))
 
@@ -89,7 +98,7 @@ def refuse_running(state: Path) -> None:
             ) from None
 
 
-def verdict(state: Path, results: Sequence[Path], findings: Sequence[Finding]) -> str:
+def verdict(state: str, results: Sequence[Path], findings: Sequence[Finding]) -> str:
     """The last line."""
     folders = f"{len(results)} folder{'' if len(results) == 1 else 's'} of results"
     if not findings:
@@ -99,13 +108,13 @@ def verdict(state: Path, results: Sequence[Path], findings: Sequence[Finding]) -
 
 
 def as_object(
-    state: Path, results: Sequence[Path], findings: Sequence[Finding]
+    state: str, results: Sequence[Path], findings: Sequence[Finding]
 ) -> dict[str, object]:
     """The findings as JSON data."""
     return {
         "schema_version": 1,
         "ok": not findings,
-        "state": str(state),
+        "state": state,
         "results": [str(folder) for folder in results],
         "findings": [finding.to_json() for finding in findings],
     }

@@ -16,13 +16,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from annotations.diagnostics import BadInput
 from blazes.cli import CommandError, one_of, options
 from blazes.cli.execution import add_execute, allowed
-from blazes.cli.projects import add_target_dir
+from blazes.cli.projects import add_target_dir, state_at
 from blazes.cli.state_changes import REFUSED, changes_of, has_run, printed
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_target_dir(parser)
     parser.add_argument(
         "--state-dir",
-        metavar="DIR",
-        help="state to compare the job with (default: that of the project)",
+        metavar="DIR|ADDRESS",
+        help="state to compare the job with, a folder or s3://BUCKET/FOLDER (default: that of the "
+        "project)",
     )
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="folder of this project (default: TARGET_DIR/NAME)"
@@ -112,13 +114,13 @@ def run(arguments: argparse.Namespace) -> int:
 
         print_problems(problems, stream=sys.stderr)
     bundled = bundle_of(result, project.folder) if arguments.bundle else None
-    state = Path(arguments.state_dir) if arguments.state_dir else None
     compared = None
-    if has_run(project.folder, state):
-        if result.imported_at_once and limits is None:
-            print(NOT_COMPARED, file=sys.stderr)
-        else:
-            compared = changes_of(project.folder, state)
+    with state_at(arguments.state_dir or project.folder / "state") as (state, place):
+        if has_run(state):
+            if result.imported_at_once and limits is None:
+                print(NOT_COMPARED, file=sys.stderr)
+            else:
+                compared = replace(changes_of(project.folder, state), state=place)
     job_needs = needs(result)
     if arguments.format == "json":
         listed = [need.to_json() for need in job_needs]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from blazes.cli import CommandError, one_of
-from blazes.cli.projects import add_project, project_of
+from blazes.cli.projects import add_project, add_state_dir, project_of, state_at
 from blazes.document.plain import printable
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ SHOWN: Final = 20
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_project(parser)
+    add_state_dir(parser)
     actions = ("list", "show", "export")
     parser.add_argument(
         "action", type=one_of(*actions), nargs="?", default="list", metavar="|".join(actions)
@@ -51,14 +52,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do what the action says."""
-    state = project_of(arguments) / "state"
-    match arguments.action:
-        case "list":
-            return _list(arguments, state)
-        case "show":
-            return _show(arguments, state)
-        case _:
-            return _export(arguments, state)
+    actions = {"list": _list, "show": _show, "export": _export}
+    with state_at(arguments.state_dir or project_of(arguments) / "state") as (state, _):
+        return actions[arguments.action](arguments, state)
 
 
 def _letters(arguments: argparse.Namespace, state: Path) -> Iterator[DeadLetter]:

@@ -19,6 +19,7 @@ from typing import Final
 
 from blazes.cli import CommandError, audit, one_of
 from blazes.cli.checks import CHECKS, Check, Result, Status, run_check, run_checks
+from blazes.cli.projects import state_at
 
 _MARKS: Final = {Status.OK: ("✓", "ok", "32"), Status.WARN: ("!", "warn", "33")}
 _FAILED: Final = ("✗", "fail", "31")
@@ -30,7 +31,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "state",
         metavar="STATE",
         nargs="?",
-        help="the state folder of a job (target/NAME/state), or its project's folder",
+        help="the state of a job, a folder (target/NAME/state) or an address in an object store, "
+        "or the folder of its project",
     )
     parser.add_argument(
         "--results",
@@ -87,6 +89,9 @@ def of_job(arguments: argparse.Namespace) -> int:
     from blazes.cli.needs import need_checks, needs_of
     from blazes.cli.state_changes import state_checks
 
+    with state_at(arguments.state) as (state, place):
+        if isinstance(place, str):
+            return audit.run(arguments, state, place=place)
     project = Path(arguments.state)
     checks = () if needs_of(project) is None else state_checks(project)
     results = run_checks((*need_checks(needs_of(project) or ()), *checks), project)
@@ -98,7 +103,8 @@ def of_job(arguments: argparse.Namespace) -> int:
         if arguments.format == "json":
             print(json.dumps(as_object(results), indent=2, ensure_ascii=False))
         return exit_status(results)
-    return max(exit_status(results), audit.run(arguments, needs=as_object(results)["checks"]))
+    state = audit.state_of(project)
+    return max(exit_status(results), audit.run(arguments, state, as_object(results)["checks"]))
 
 
 def check_before_run(folder: Path, checks: Iterable[Check] = CHECKS) -> tuple[Result, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +30,36 @@ def add_target_dir(parser: argparse.ArgumentParser) -> None:
         default=TARGET_DIR,
         help=f"folder of the compiled projects (default: {TARGET_DIR})",
     )
+
+
+def add_state_dir(parser: argparse.ArgumentParser) -> None:
+    """--state-dir: where the job keeps its state."""
+    parser.add_argument(
+        "--state-dir",
+        metavar="DIR|ADDRESS",
+        help="the job's --state-dir, a folder or s3://BUCKET/FOLDER (default: the project's)",
+    )
+
+
+@contextlib.contextmanager
+def state_at(place: Path | str) -> Iterator[tuple[Path, Path | str]]:
+    """The folder in which a job's state can be read, and the place that it is kept in.
+
+    They are the same, or the place is an address in an object store and the folder a copy.
+
+    Raises:
+        CommandError: the store has no state there, does not answer, or has damaged objects.
+    """
+    if "://" not in str(place):
+        yield Path(place), Path(place)
+        return
+    from flux_runtime.observe.state_copy import UnreadableError, copied
+
+    try:
+        with copied(str(place)) as folder:
+            yield folder, str(place)
+    except UnreadableError as error:
+        raise CommandError(str(error)) from None
 
 
 def project_of(arguments: argparse.Namespace) -> Path:

@@ -131,8 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{dataflow.name}: {left}", file=sys.stderr)
     for warning in check_before_run(project, need_checks(needs_of(project) or ())):
         print(as_text(warning, colour=False, unicode=False), file=sys.stderr)
-    if not arguments.fresh and has_run(project):
-        compared = changes_of(project)
+    if not arguments.fresh and has_run(project / "state"):
+        compared = changes_of(project, project / "state")
         safe_write(sys.stderr, printed(compared))
         if not compared.goes_on:
             return REFUSED

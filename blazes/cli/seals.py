@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from annotations.diagnostics import did_you_mean
 from blazes.cli import CommandError, one_of
-from blazes.cli.projects import PLAN, add_project, project_of
+from blazes.cli.projects import PLAN, add_project, add_state_dir, project_of, state_at
 from blazes.document.plain import printable
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ ACTIONS: Final = ("list", "excuse", *RESOLUTIONS, "registered", "register")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_project(parser)
+    add_state_dir(parser)
     parser.add_argument(
         "action", type=one_of(*ACTIONS), nargs="?", default="list", metavar="|".join(ACTIONS)
     )
@@ -65,16 +66,23 @@ def run(arguments: argparse.Namespace) -> int:
     """Do what the action says."""
     project = project_of(arguments)
     match arguments.action:
-        case "list":
-            return _list(arguments, project / "state")
-        case "excuse":
-            return _excuse(arguments, project / "state")
-        case "release" | "discard" | "recount":
-            return _resolve(arguments, project / "state")
         case "registered":
             return _registered(arguments, project)
-        case _:
+        case "register":
             return _register(arguments, project)
+        case _:
+            with state_at(arguments.state_dir or project / "state") as (state, place):
+                return _of_partitions(arguments, state, place)
+
+
+def _of_partitions(arguments: argparse.Namespace, state: Path, place: Path | str) -> int:
+    match arguments.action:
+        case "list":
+            return _list(arguments, state)
+        case "excuse":
+            return _excuse(arguments, state, place)
+        case _:
+            return _resolve(arguments, state, place)
 
 
 def _gates(arguments: argparse.Namespace, state: Path) -> tuple[GateView, ...]:
@@ -164,7 +172,7 @@ def _gate_json(gate: GateView) -> dict[str, object]:
 # ---- excuse
 
 
-def _excuse(arguments: argparse.Namespace, state: Path) -> int:
+def _excuse(arguments: argparse.Namespace, state: Path, place: Path | str) -> int:
     from flux_runtime.observe.decisions import Excuse, request
 
     _need(arguments, "key", "producer", "reason")
@@ -206,7 +214,7 @@ def _excuse(arguments: argparse.Namespace, state: Path) -> int:
             remedy="it waits for: " + ("; ".join(waits) or "nothing"),
         )
     for unit, excuse in requests:
-        request(state, unit, excuse)
+        request(place, unit, excuse)
         print(
             printable(
                 f"{unit}: {_key(key)} no longer waits for {excuse.producer} ({excuse.stream})"
@@ -228,7 +236,7 @@ def _holds_back(partition: OpenPartition, stream: str, producer: str) -> bool:
 # ---- quarantine
 
 
-def _resolve(arguments: argparse.Namespace, state: Path) -> int:
+def _resolve(arguments: argparse.Namespace, state: Path, place: Path | str) -> int:
     from flux_runtime.observe.decisions import Resolve, request
     from flux_runtime.sealing.events import Resolution
 
@@ -255,7 +263,7 @@ def _resolve(arguments: argparse.Namespace, state: Path) -> int:
             reason=arguments.reason,
             time=round(time.time(), 3),
         )
-        request(state, unit, decision)
+        request(place, unit, decision)
         print(printable(f"{unit}: {_key(key)}: {resolution}"))
     return 0
 

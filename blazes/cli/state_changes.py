@@ -28,12 +28,12 @@ class StateChanges:
     """The changes of a job since its last run, and what follows from them.
 
     Args:
-        state: the folder.
+        state: the folder, or the address that it is a copy of.
         goes_on: whether the job goes on from it.
         changes: as `flux_runtime.spark.changes.Change` has them, the refused ones first.
     """
 
-    state: Path
+    state: Path | str
     goes_on: bool
     changes: Sequence[Mapping[str, Any]]
 
@@ -68,34 +68,33 @@ def printed(compared: StateChanges) -> str:
     return "".join(f"{line}\n" for line in [*compared.lines(), *to_do])
 
 
-def has_run(project: Path, state: Path | None = None) -> bool:
-    """Whether a state that knows its plan is there."""
-    return ((state or project / "state") / FINGERPRINT).is_file()
+def has_run(state: Path) -> bool:
+    """Whether a folder is a state that knows its plan."""
+    return (state / FINGERPRINT).is_file()
 
 
-def changes_of(project: Path, state: Path | None = None) -> StateChanges:
+def changes_of(project: Path, state: Path) -> StateChanges:
     """Ask a compiled job what has changed since its last run; see `has_run`.
 
     Raises:
         CommandError: the job cannot say it; with its last line.
     """
-    folder = state or project / "state"
-    command = [sys.executable, str(project / "job.py"), "--compare", "--state-dir", str(folder)]
+    command = [sys.executable, str(project / "job.py"), "--compare", "--state-dir", str(state)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         answer = json.loads(done.stdout)
-        return StateChanges(folder, bool(answer["goes_on"]), answer["changes"])
+        return StateChanges(state, bool(answer["goes_on"]), answer["changes"])
     except (ValueError, KeyError, TypeError):
         reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise CommandError(
-            f"{project / 'job.py'} cannot be compared with {folder}: {reason}",
-            remedy=f"blazes doctor {folder} checks the state",
+            f"{project / 'job.py'} cannot be compared with {state}: {reason}",
+            remedy=f"blazes doctor {state} checks the state",
         ) from None
 
 
 def state_checks(project: Path) -> tuple[Check, ...]:
     """The check of a project that has run: whether its job goes on from its state."""
-    if not has_run(project):
+    if not has_run(project / "state"):
         return ()
     return (Check("changes", "the job goes on from the state of its last run", _look),)
 
@@ -107,7 +106,7 @@ def _look(project: Path) -> Finding:
         command = f"{sys.executable} {project / 'job.py'} --compare"
         return Finding(Status.WARN, not_compared, f"To have it done: {command}")
     try:
-        compared = changes_of(project)
+        compared = changes_of(project, project / "state")
     except CommandError as error:
         return Finding(Status.FAIL, str(error), error.remedy or "")
     lines = compared.lines() or ["nothing has changed since the last run"]
