@@ -128,7 +128,7 @@ def _harmless(body: Iterable[ast.stmt], reached: Set[str] | None) -> set[str]:
         return bool(parts & reached) if reached is not None else module.split(".")[0] not in _KNOWN
 
     names = set(dir(builtins)) - {"eval", "exec", "__import__"}
-    others = {each.name for each in body if isinstance(each, ast.FunctionDef)}
+    others = {part.name for part in body if isinstance(part, ast.FunctionDef)}
     for statement in body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             module = getattr(statement, "module", "") or ""

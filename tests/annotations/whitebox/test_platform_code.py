@@ -236,7 +236,7 @@ def numbered():
         " FROM (SELECT DISTINCT * FROM events)"
     )
 """,
-        {"kept": "CR", "through_a_view": "CW", "numbered": "OW[k]"},
+        {"kept": "CR", "through_a_view": "CW", "numbered": "OW[k], chance"},
     ),
     "described.py": (
         """
