@@ -22,10 +22,13 @@ have put and not committed is deleted by who takes over, among objects of earlie
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
+import re
 import shutil
+import tempfile
 import threading
 import time
 import uuid
@@ -60,6 +63,8 @@ SMALL: Final = 16 << 10
 """Files of at most so many bytes share an object with others of their commit."""
 GARBAGE_MIN: Final = 64
 """Objects that are deleted together."""
+FOLDER: Final = re.compile("blazes-[0-9a-f]{16}")
+"""The name of a working folder."""
 LOCK: Final = ".lock"
 LOOK_S: Final = 5.0
 """How often a driver looks for what others have left for it."""
@@ -152,10 +157,22 @@ def _head(objects: Objects, data: bytes) -> Head:
         raise DamagedError(f"{objects.address}/{HEAD}", problem, REMEDY) from None
 
 
-def folder_of(address: str, default: Path) -> Path:
-    """The working folder of a state: the same on every machine, from its first start on."""
-    newest = read_head(Objects(address))
-    return default if newest is None else Path(newest[0].folder)
+def folder_of(address: str, *, fresh: bool = False) -> Path:
+    """The working folder of a state: the same on every machine, from its first start on.
+
+    Raises:
+        StoreError: the head names one that is not of a driver, which would delete what is there.
+    """
+    mark = hashlib.sha256(address.encode()).hexdigest()[:16]
+    here = Path(tempfile.gettempdir()).resolve() / f"blazes-{mark}"
+    newest = None if fresh else read_head(Objects(address))
+    folder = here if newest is None else Path(newest[0].folder)
+    if FOLDER.fullmatch(folder.name) is None:
+        raise StoreError(
+            f"{address}: its driver would work in {folder}, and delete what is there; the head of "
+            "the state was not written by a driver. Take another address, or begin with --fresh"
+        )
+    return folder
 
 
 def copy_of(address: str, folder: Path) -> None:

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import fcntl
 import gc
-import hashlib
 import importlib
 import json
 import logging
@@ -603,7 +602,7 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
         if store is None:
             state = args.state_dir or data / "state"
         else:
-            state = _working_folder(store, fresh=args.fresh)
+            state = folder_of(store, fresh=args.fresh)
     except (StoreError, DamagedError) as error:
         parser.error(str(error))
     state, past = state.resolve(), None
@@ -654,13 +653,6 @@ def _folder(text: str) -> Path:
 def _folder_or_address(text: str) -> Path | str:
     """The same, or an address in an object store."""
     return text if is_address(text) else _folder(text)
-
-
-def _working_folder(store: str, *, fresh: bool) -> Path:
-    """Where the driver of a state in an object store works: the same on every machine."""
-    mark = hashlib.sha256(store.encode()).hexdigest()[:16]
-    here = Path(tempfile.gettempdir()).resolve() / f"blazes-{mark}"
-    return here if fresh else folder_of(store, here)
 
 
 def _fail_on(text: str) -> tuple[str, ...]:

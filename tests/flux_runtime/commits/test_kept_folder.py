@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from benchmarks.seal_attack.store import ADDRESS, KINDS, Store, serving
 from flux_runtime.commits import kept_folder
 from flux_runtime.commits.fence import FencedError
-from flux_runtime.commits.kept_folder import HEAD, INBOX, KeptFolder, copy_of, leave
+from flux_runtime.commits.kept_folder import HEAD, INBOX, KeptFolder, copy_of, folder_of, leave
 from flux_runtime.commits.objects import Objects, StoreError
 from flux_runtime.sealing import batch_log
 from flux_runtime.sealing.ledger import Ledger
@@ -216,6 +217,13 @@ def test_a_driver_that_was_replaced_commits_nothing_more(store: Store, tmp_path:
     with keeping(new.folder, new):
         LocalStorage(new.folder).write("b", b"3")
     assert copied(tmp_path / "copy") == {"a": b"1", "b": b"3"}
+
+
+def test_a_driver_deletes_no_folder_but_its_own(store: Store, tmp_path: Path) -> None:
+    started(tmp_path / "documents").close()
+    with pytest.raises(StoreError, match="delete what is there"):
+        folder_of(ADDRESS)
+    assert folder_of(ADDRESS, fresh=True).parent == Path(tempfile.gettempdir()).resolve()
 
 
 def test_an_idle_driver_hears_of_a_newer_one(store: Store, tmp_path: Path) -> None:
