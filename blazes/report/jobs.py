@@ -121,6 +121,10 @@ def document(jobs: Sequence[Job], folder: Path, others: int) -> b.Document:
     return b.Document(title, tuple(blocks), b.code(folder), lead)
 
 
+_ALIKE: Final = 5
+"""So many more files are named of which nothing is known for the same reason."""
+
+
 def _rows(jobs: Iterable[Job], folder: Path) -> Iterator[tuple[b.Words, ...]]:
     """A row for each job; one for all of which nothing is known for the same reason."""
     alike: dict[str, list[Job]] = {}
@@ -133,12 +137,18 @@ def _rows(jobs: Iterable[Job], folder: Path) -> Iterator[tuple[b.Words, ...]]:
             label = b.Span(str(first.label), first.label.name.lower())
             yield place, label, b.Span(first.text, "prose")
             continue
-        rest = "".join(f"; so is {_place(job, folder)}" for job in others)
+        rest = "".join(f"; so is {_place(job, folder)}" for job in others[:_ALIKE])
+        if len(others) > _ALIKE:
+            rest += f"; so are {len(others) - _ALIKE} more"
         yield place, b.Span("not known", "soft"), f"{first.text}{rest}"
 
 
 def _place(job: Job, folder: Path) -> str:
-    return f"{shown(Path(job.position.file), folder)}:{job.position.line}"
+    """Where a job may give other rows; of one of which nothing is known, its own file."""
+    at = Path(job.position.file)
+    if job.plan is None and at.resolve() != job.file.resolve():
+        return f"{shown(job.file, folder)}:1"
+    return f"{shown(at, folder)}:{job.position.line}"
 
 
 def shown(file: Path, folder: Path) -> str:

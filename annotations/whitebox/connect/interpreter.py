@@ -685,7 +685,7 @@ class Interpreter:
         if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
             self._repeated(f"a loop over `{shown_text(values)}`", node, scope, values)
             return
-        if isinstance(values, Open):
+        if isinstance(values, Open) and not isinstance(values, outside.Columns):
             if not values:
                 self._repeated(f"a loop over `{ast.unparse(node.iter)[:60]}`", node, scope)
                 return
@@ -996,7 +996,7 @@ class Interpreter:
         values = in_order(self.value(first.iter, scope))
         if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
             raise TypeError("not known")
-        if isinstance(values, Open):
+        if isinstance(values, Open) and not isinstance(values, outside.Columns):
             if not values:
                 raise TypeError("not known")
             values = [as_by_default(each) for each in values]
@@ -1087,6 +1087,9 @@ class Interpreter:
             return self._pandas
         if name == "rdd" and permitted.frame(owner):
             return Outside("$DataFrame.rdd")
+        typed = name in ("schema", "dtypes") and permitted.frame(owner)
+        if typed and isinstance(owner.columns, outside.Columns):
+            return Outside(f"$DataFrame.{name}")
         if isinstance(owner, Function) or not permitted.attribute(owner, name):
             return Outside(f"${name}")
         try:
@@ -1182,6 +1185,8 @@ class Interpreter:
                 named[keyword.arg] = value
             elif isinstance(value, dict):
                 named |= value
+            elif getattr(function, "__name__", "") == "options":
+                outside.note(f"the options `{ast.unparse(keyword.value)[:60]}` are not known here")
             else:
                 named["options"] = Outside("$options")
         self.at = Position(str(scope.file), node.func.end_lineno or node.lineno, 1)

@@ -297,6 +297,8 @@ class DefaultDict(dict[Any, Any], Open):
 class Defaults(list[Any], Open):
     """Arguments of a script, or parts of one, of which there may be others."""
 
+    of = "the arguments"
+
     def __iter__(self) -> Iterator[Any]:
         return list.__iter__(self._asked())
 
@@ -309,13 +311,22 @@ class Defaults(list[Any], Open):
 
     def _asked(self) -> Defaults:
         if _users(sys._getframe(2).f_code.co_filename):
-            ASKED["the arguments"] = None
+            ASKED[self.of] = None
         return self
 
     def __contains__(self, asked: object) -> bool:
         if _users(sys._getframe(1).f_code.co_filename):
-            DECIDED[f"{asked!r} in the arguments"] = None
+            DECIDED[f"{asked!r} in {self.of}"] = None
         return list.__contains__(self, asked)
+
+
+class Columns(Defaults):
+    """The names of the columns of a DataFrame that may have more."""
+
+    of = "the columns of a table"
+
+    def _asked(self) -> Columns:
+        return self
 
 
 def _methods(kind: type[Default] | type[Outside]) -> None:
@@ -353,7 +364,7 @@ _methods(Default)
 
 def by_default(value: Any, name: str) -> Any:
     """What was made of a value by default: another one, where it is a text, number or list."""
-    if isinstance(value, bool | None):
+    if isinstance(value, bool | set | None):
         return Outside(f"${name}")
     made: Any = _BY_DEFAULT.get(type(value))
     return value if made is None else made(value)
@@ -433,6 +444,11 @@ def _of_user() -> bool:
     while frame is not None and "importlib" in frame.f_code.co_filename:
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None and _users(frame.f_code.co_filename)
+
+
+def of_user(frame: FrameType) -> bool:
+    """Whether a frame runs code of the user."""
+    return _users(frame.f_code.co_filename)
 
 
 @cache

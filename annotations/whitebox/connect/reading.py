@@ -23,7 +23,7 @@ from annotations.whitebox.connect import texts  # noqa: E402
 from annotations.whitebox.connect.answers import Answers, Refused  # noqa: E402
 from annotations.whitebox.connect.converters import CONVERTERS  # noqa: E402
 from annotations.whitebox.connect.places import Places  # noqa: E402
-from annotations.whitebox.connect.relations import Relations  # noqa: E402
+from annotations.whitebox.connect.relations import Relations, passes_all  # noqa: E402
 from annotations.whitebox.connect.sources import OF_FILES, Sources  # noqa: E402
 from annotations.whitebox.connect.standin import stand_in  # noqa: E402
 from annotations.whitebox.connect.user_functions import left_to_chance  # noqa: E402
@@ -38,7 +38,7 @@ class Reading:
         self.places.watch()
         self.answers = Answers(self._schema, self._streaming)
         self.spark = channel.session(self.answers)
-        stand_in(self.spark, self.answers)
+        stand_in(self.spark, self.answers, self._grows)
 
     def relations(self, views: Mapping[str, Any]) -> Relations:
         """A conversion of one DataFrame that was made when these views were there."""
@@ -81,6 +81,14 @@ class Reading:
     def _streaming(self, relation: Any, views: Mapping[str, Any]) -> bool:
         live = (ir.Role.STREAM, ir.Role.REQUEST)
         return any(source.role in live for source in sources(self.plan(relation, views)))
+
+    def _grows(self, relation: Any) -> bool:
+        """Whether a DataFrame may have more columns than are known: all those of what is not
+        declared, or not understood."""
+        return passes_all(relation) and any(
+            isinstance(node, ir.Opaque) or (isinstance(node, ir.Source) and not node.complete)
+            for node in ir.nodes_of(self.plan(relation))
+        )
 
     # ---- what can be asked for
 

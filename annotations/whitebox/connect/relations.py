@@ -148,3 +148,19 @@ def _children(message: Any) -> Iterator[Any]:
             continue
         if descriptor.message_type.full_name == "spark.connect.Relation":
             yield from value if descriptor.is_repeated else (value,)
+
+
+def passes_all(relation: Any) -> bool:
+    """Whether a relation, as the client describes it, has all columns of something below it."""
+    kind = relation.WhichOneof("rel_type")
+    inner = getattr(relation, kind)
+    if kind in ("aggregate", "to_df", "local_relation", "range"):
+        return False
+    if kind == "sql":
+        return "*" in inner.query
+    if kind == "project":
+        stars = (e.WhichOneof("expr_type") == "unresolved_star" for e in inner.expressions)
+        if not any(stars):
+            return False
+    below = list(_children(inner))
+    return not below or any(map(passes_all, below))

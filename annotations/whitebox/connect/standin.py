@@ -6,13 +6,15 @@ context. The settings are noted; of the context only what changes nothing can be
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from functools import wraps
 from types import SimpleNamespace
 from typing import Any, Final
 
 from annotations.whitebox.connect.answers import APPLICATION, Answers, Refused
 from annotations.whitebox.connect.counts import Counted
-from annotations.whitebox.connect.outside import Outside
+from annotations.whitebox.connect.outside import ASKED, Columns, Outside, of_user
 
 _HARMLESS: Final = frozenset(
     {"setLogLevel", "setCheckpointDir", "setJobGroup", "setJobDescription", "setLocalProperty"}
@@ -48,8 +50,12 @@ def _itself(frame: Any, *_: Any, **__: Any) -> Any:
     return frame
 
 
-def stand_in(spark: Any, answers: Answers) -> None:
-    """Make `SparkSession.builder...getOrCreate()` give this session, and keep it open."""
+def stand_in(spark: Any, answers: Answers, grows: Callable[[Any], bool]) -> None:
+    """Make `SparkSession.builder...getOrCreate()` give this session, and keep it open.
+
+    Args:
+        grows: whether the DataFrame of a relation may have more columns than are known.
+    """
     from pyspark.serializers import CloudPickleSerializer
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.dataframe import DataFrame
@@ -103,9 +109,25 @@ def stand_in(spark: Any, answers: Answers) -> None:
     def counted(frame: Any) -> int:
         return count(frame) if answers.counts is None else Counted(count(frame))
 
+    def open_to_more(frame: Any) -> bool:
+        return grows(frame._plan.to_proto(spark.client).root)
+
+    columns: Any = DataFrame.columns
+    schema: Any = DataFrame.schema
+
+    def named(frame: Any) -> list[str]:
+        names: list[str] = columns.fget(frame)
+        return Columns(names) if open_to_more(frame) else names
+
+    def described(frame: Any) -> Any:
+        if of_user(sys._getframe(1)) and open_to_more(frame):
+            ASKED["the schema of a table"] = None
+        return schema.fget(frame)
+
     # Nothing is ever sent to a worker.
     _replace(DataFrameWriter, mode=said)
     _replace(DataFrame, count=wraps(count)(counted), withWatermark=watermarked)
+    _replace(DataFrame, columns=property(named), schema=property(described))
     _replace(DataFrame, checkpoint=_itself, localCheckpoint=_itself)
     _replace(GroupedData, _numeric_agg=numeric)
     _replace(CloudPickleSerializer, dumps=lambda _, value: answers.keep(value))

@@ -211,9 +211,11 @@ def write(rows):
 df = spark.readStream.schema("k STRING").json("/in")
 timed = df.writeStream.trigger(processingTime=settings.get("interval"))
 timed.queryName("rides").format("console").start()
+kafka = spark.readStream.format("kafka").options(**settings.kafka).load()
+kafka.selectExpr("CAST(value AS STRING)").writeStream.queryName("values").format("console").start()
 write(settings)
 """,
-        {"rides": "CR"},
+        {"rides": "CR", "values": "CR"},
     ),
     "tables_in_sql.py": (
         """
@@ -237,6 +239,38 @@ def numbered():
     )
 """,
         {"kept": "CR", "through_a_view": "CW", "numbered": "OW[k], chance"},
+    ),
+    "columns.py": (
+        """
+def started(df, name):
+    df.writeStream.queryName(name).format("console").start()
+
+df = spark.readStream.table("raw")
+if missing := [name for name in ("a", "b") if name not in df.columns]:
+    raise RuntimeError(f"missing {missing}")
+if {"a", "b"} - set(df.columns) or len(df.columns) < 2:
+    raise RuntimeError("missing")
+started(df.select([name for name in df.columns if name != "z"]), "some")
+renamed = df
+for name in df.columns:
+    renamed = renamed.withColumnRenamed(name, name.lower())
+started(renamed, "renamed")
+started(df.limit(3) if "late" in df.columns else df, "late")
+names = [field.name for field in spark.table("other").schema.fields]
+started(df.limit(3) if "late" in names else df, "of_another")
+known = df.select("a", "b")
+started(known.limit(3) if "late" in known.columns else known, "known")
+typed = spark.readStream.schema(spark.read.json("/sample").schema).json("/in")
+started(typed, "typed")
+""",
+        {
+            "some": "CR",
+            "renamed": "CR",
+            "late": "OW[*], chance",
+            "of_another": "OW[*], chance",
+            "known": "CR",
+            "typed": "CR",
+        },
     ),
     "described.py": (
         """
