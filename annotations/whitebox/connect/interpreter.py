@@ -604,14 +604,20 @@ class Interpreter:
                 for name in _stored(node.target):
                     scope.put(name, chance_of([decided], Outside(f"${name}")))
             self._leaves.append([])
+            raised: Raised | None = None
             try:
                 self._ways([body] if forever else [body, []], scope, often)
             except _Leave:
                 pass
+            except Raised as error:  # unless it was left before
+                raised = error
             finally:
                 leaves = self._leaves.pop()
+            if raised is not None and not leaves:
+                raise raised
             often = _how(often, leaves)
-            self._either([*(state for _, state, _ in leaves), self._state(scope)], often)
+            after = [] if raised else [self._state(scope)]
+            self._either([*(state for _, state, _ in leaves), *after], often)
         for name in _stored(node):
             scope.put(name, either_way(scope.value(name), often))
         self._body(node.orelse, scope)
@@ -702,19 +708,27 @@ class Interpreter:
             self._assign(target, value, scope)
             self._leaves.append([])
             ended: _Leave | None = None
+            raised: Raised | None = None
             try:
                 self._body(body, scope)
             except _Leave as left:
                 ended = left
+            except Raised as error:  # a way out of the turn may have been taken before
+                raised = error
             finally:
                 leaves = self._leaves.pop()
                 if turn and _retries(body):
                     self._tried_again(begun, tried)
+            if raised is not None and not (leaves or broken):
+                raise raised
             far = _how(far, leaves)
             broken += [state for on, state, _ in leaves if not on]
             gone_on = [state for on, state, _ in leaves if on]
             if gone_on:
-                self._either([self._state(scope), *gone_on], far)
+                self._either([*([] if raised else [self._state(scope)]), *gone_on], far)
+            elif raised:
+                self._either(broken, far)
+                return
             if ended is not None and not ended.on:
                 break
         else:

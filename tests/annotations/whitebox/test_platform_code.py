@@ -272,6 +272,45 @@ started(typed, "typed")
             "typed": "CR",
         },
     ),
+    "checks.py": (
+        """
+from company.flags import flag
+
+def first(names):
+    for name in names:
+        if flag(name):
+            return name
+    raise KeyError(names)
+
+def check(names):
+    for name in names:
+        if flag(name) == 3:
+            continue
+        raise ValueError(name)
+
+def wait(tries):
+    while True:
+        if flag("ready"):
+            break
+        raise TimeoutError(tries)
+
+def either(names):
+    for name in names:
+        if flag(name):
+            break
+        raise ValueError(name)
+    else:
+        raise KeyError(names)
+
+first(["a", "b"])
+check(["a", "b"])
+wait(3)
+either(["a", "b"])
+df = spark.readStream.schema("k STRING").json("/in")
+df.writeStream.queryName("checked").format("console").start()
+""",
+        {"checked": "CR"},
+    ),
     "described.py": (
         """
 from typing import TYPE_CHECKING
