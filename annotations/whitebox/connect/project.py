@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -245,7 +245,9 @@ def _plan_all(reading: Reading, project: Project) -> None:
                 inputs, columns = (flow.plan,), flow.plan.columns
                 flow.plan = ir.Opaque(inputs, columns, reason, position=flow.position)
             known = [(c.name, c.type, c.nullable) for c in flow.plan.columns]
-            if known and not isinstance(flow.plan, ir.Opaque):
+            relation = flow.relation if flow.query is None else _sql(flow.query)
+            grows = reading.grows(relation, flow.plan)
+            if known and not (grows or isinstance(flow.plan, ir.Opaque)):
                 project.columns.setdefault(flow.target, tuple(known))
         waiting = [flow for flow in waiting if flow.plan is None]
 
@@ -360,6 +362,8 @@ def changes(reading: Reading, flow: Flow) -> ir.Relation:
     if flow.snapshots:
         reason = "what changes depends on when a snapshot is compared with the one before"
         return ir.Opaque((source,), (), reason, True, True, position=flow.position)
+    if isinstance(source, ir.Source) and not source.complete:
+        source = replace(source, columns=tuple(map(ir.Column, (*flow.keys, "__rest"))))
     by_name = {column.name.lower(): column for column in source.columns}
     keys = [by_name.get(key.lower()) for key in flow.keys]
     refs = tuple(ir.Ref(column) for column in keys if column is not None)

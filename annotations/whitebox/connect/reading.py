@@ -38,7 +38,7 @@ class Reading:
         self.places.watch()
         self.answers = Answers(self._schema, self._streaming)
         self.spark = channel.session(self.answers)
-        stand_in(self.spark, self.answers, self._grows)
+        stand_in(self.spark, self.answers, self.grows)
 
     def relations(self, views: Mapping[str, Any]) -> Relations:
         """A conversion of one DataFrame that was made when these views were there."""
@@ -82,12 +82,12 @@ class Reading:
         live = (ir.Role.STREAM, ir.Role.REQUEST)
         return any(source.role in live for source in sources(self.plan(relation, views)))
 
-    def _grows(self, relation: Any) -> bool:
+    def grows(self, relation: Any, plan: ir.Relation | None = None) -> bool:
         """Whether a DataFrame may have more columns than are known: all those of what is not
-        declared, or not understood."""
-        return passes_all(relation) and any(
+        declared, or not understood. `plan`: of the relation, or what stands for it."""
+        return (relation is None or passes_all(relation)) and any(
             isinstance(node, ir.Opaque) or (isinstance(node, ir.Source) and not node.complete)
-            for node in ir.nodes_of(self.plan(relation))
+            for node in ir.nodes_of(self.plan(relation) if plan is None else plan)
         )
 
     # ---- what can be asked for

@@ -15,6 +15,7 @@ from annotations.whitebox import ir
 from annotations.whitebox.connect.expressions import Expressions, Sql
 from annotations.whitebox.connect.scope import Built, Names, nullable, type_of
 from annotations.whitebox.datatypes import DataType
+from annotations.whitebox.file_metadata import hidden
 from annotations.whitebox.ir import Column, Expression, Ref, Relation
 
 SourceOf: TypeAlias = Callable[[Any, Position | None], Relation | None]
@@ -83,9 +84,12 @@ class Relations:
     def project(
         self, over: Built, outputs: Iterable[tuple[str, Expression]], at: Position | None
     ) -> Built:
-        """New columns over a plan."""
+        """New columns over a plan; behind them, what files have besides."""
         made = [self.output(name, value) for name, value in outputs]
-        return self.made(ir.Project(over.relation, tuple(made), at), [over])
+        behind = [c for c in over.relation.columns if hidden(c) and c not in over.columns]
+        rest = [self.output(column.name, Ref(column)) for column in behind]
+        columns = tuple(column for column, _ in made)
+        return self.made(ir.Project(over.relation, (*made, *rest), at), [over], columns)
 
     def output(self, name: str, value: Expression) -> ir.Output:
         """A new column of that value; where it is an unchanged copy, this is kept in mind."""
@@ -134,7 +138,8 @@ class Relations:
         """The same, without the columns that `*` does not stand for."""
         if built.relation.columns == built.columns:
             return built
-        return self.project(built, [(c.name, Ref(c)) for c in built.columns], None)
+        outputs = tuple(self.output(c.name, Ref(c)) for c in built.columns)
+        return self.made(ir.Project(built.relation, outputs), [built])
 
 
 Converter: TypeAlias = Callable[[Relations, Any, Position | None], Built]

@@ -311,6 +311,30 @@ df.writeStream.queryName("checked").format("console").start()
 """,
         {"checked": "CR"},
     ),
+    "raw_columns.py": (
+        """
+from pyspark import pipelines as dp
+from pyspark.sql import functions as F
+
+@dp.table
+def landed():
+    df = spark.readStream.format("cloudFiles").load("/landing")
+    df = df.withColumn("n", F.lit(1)).where("v > 0")
+    return df.withColumn("file", F.col("_metadata.file_path"))
+
+@dp.temporary_view
+def cleaned():
+    return spark.sql("SELECT *, v * 2 AS w FROM STREAM landed")
+
+@dp.table
+def kept():
+    return spark.readStream.table("cleaned").select("k", "w")
+
+dp.create_streaming_table("newest")
+dp.create_auto_cdc_flow(target="newest", source="cleaned", keys=["id"], sequence_by="at")
+""",
+        {"landed": "CR", "cleaned": "CR", "kept": "CR", "newest": "OW[id]"},
+    ),
     "described.py": (
         """
 from typing import TYPE_CHECKING
