@@ -12,6 +12,7 @@ from annotations.dataflow import EMPTY, Position
 from annotations.whitebox import ir
 from annotations.whitebox.connect.expression_text import ExpressionText, NotWritten
 from annotations.whitebox.connect.expressions import user_function
+from annotations.whitebox.connect.outside import MADE, note
 from annotations.whitebox.connect.scope import Built, Names
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Expression, Unknown
@@ -26,9 +27,11 @@ _PARAMETER: Final = re.compile(
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|(?<![\w)\]:]):(\w+)|\?"
 )
 _READ: Final = re.compile(r"\b(?:FROM|JOIN)\s+([A-Za-z_]\w*(?:\.\w+)*)(?![\w.(])", re.IGNORECASE)
-_PART_OF_TABLE: Final = re.compile(
-    r"\b(?:FROM|JOIN|STREAM)\s+\(?[\w.]*\$[\w.$]*\.\w+(?![\w.(\[])", re.IGNORECASE
+_OF_PLACE: Final = re.compile(
+    r"\b((FROM|JOIN|STREAM)(?:\s+|(?<=STREAM)\s*\(\s*))((?:\w+\.)*\w*\$[\w.$]*\w)(\(\))?(?![\w.(\[])",
+    re.IGNORECASE,
 )
+"""A table of whose name a part, or the whole, is not known."""
 _DEFINED: Final = re.compile(r"\b(\w+)\s+AS\s*\(", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 
@@ -148,12 +151,37 @@ def query(
 
 
 def named(text: str) -> str:
-    """The text with names for tables of which a part is not known.
+    """The text with names for tables of which a part is not known, or all, which is noted: what is
+    not known may be a query in brackets.
 
-    >>> named("SELECT $a.b FROM $catalog.raw_$n.t")
-    'SELECT $a.b FROM catalog.raw_n.t'
+    >>> named("SELECT $a.b FROM $catalog.raw_$n.t JOIN $conf.table()")
+    'SELECT $a.b FROM catalog.raw_n.t JOIN conf.table'
+    >>> named("SELECT extract(YEAR FROM $at) FROM $1")
+    'SELECT extract(YEAR FROM $at) FROM table_1'
     """
-    return _PART_OF_TABLE.sub(lambda found: found[0].replace("$", ""), text)
+
+    def called(found: re.Match[str]) -> str:
+        before = text[: found.start()]
+        if found[2].upper() == "FROM" and not re.search(
+            r"\bSELECT\b", _inner(before), re.IGNORECASE
+        ):
+            return found[0]
+        if f"{found[3]}{found[4] or ''}" in MADE:
+            note(f"`{found[3]}` is not known here, and taken for the name of a table")
+        name = found[3].replace("$", "")
+        return found[1] + (name if "." in name else f"table_{name}")
+
+    return _OF_PLACE.sub(called, text)
+
+
+def _inner(text: str) -> str:
+    """What stands behind the last bracket that is open at the end of a text."""
+    depth = 0
+    for at in range(len(text) - 1, -1, -1):
+        depth += (text[at] == ")") - (text[at] == "(")
+        if depth < 0:
+            return text[at + 1 :]
+    return text
 
 
 def streams(text: str) -> set[str]:

@@ -335,6 +335,26 @@ dp.create_auto_cdc_flow(target="newest", source="cleaned", keys=["id"], sequence
 """,
         {"landed": "CR", "cleaned": "CR", "kept": "CR", "newest": "OW[id]"},
     ),
+    "named_elsewhere.py": (
+        """
+import os
+table, query = os.environ["TABLE"], os.environ["QUERY"]
+
+def started(text, name):
+    spark.sql(text).writeStream.queryName(name).format("console").start()
+
+started(f"SELECT k FROM STREAM {table} WHERE v > 0", "whole")
+started(f"SELECT k FROM STREAM(raw_{table}) WHERE v > 0", "in_part")
+started(f"SELECT k FROM ({query})", "of_a_query")
+started(f"SELECT extract(YEAR FROM {query}) FROM STREAM events", "of_a_column")
+""",
+        {
+            "whole": "CR",
+            "in_part": "CR",
+            "of_a_query": "OW[*], chance",
+            "of_a_column": "OW[*]",
+        },
+    ),
     "described.py": (
         """
 from typing import TYPE_CHECKING
