@@ -522,6 +522,7 @@ class Trial:
             data=project,
             root=self.folder,
             state=project / "state",
+            store=None,
             run_dir=None,
             available_now=True,
             fresh=False,
