@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from flux_runtime.commits import kept_folder
 from flux_runtime.commits.kept_folder import KeptFolder
-from flux_runtime.commits.objects import Objects
+from flux_runtime.commits.objects import Objects, Version
 from flux_runtime.sealing import manifest
 from flux_runtime.sealing.batch_log import Batch, BatchLog
 from flux_runtime.sealing.tracker import Tracker, Verdict
@@ -92,9 +92,9 @@ def _objects_are_believed() -> None:
 
 
 def _heads_are_put_on_no_condition() -> None:
-    def wrong(self: Objects, name: str, data: bytes, version: str | None) -> str:
+    def wrong(self: Objects, name: str, data: bytes, version: Version | None) -> Version:
         self.put(name, data)
-        return str(self.version(name))
+        return self.version(name) or Version("")
 
     Objects.replace = wrong  # type: ignore[method-assign]
     Objects.check_conditions = lambda *_: None  # type: ignore[method-assign]

@@ -42,7 +42,7 @@ from typing import Final, NamedTuple
 
 from flux_runtime.commits.driver import Driver
 from flux_runtime.commits.fence import EPOCH, FencedError
-from flux_runtime.commits.objects import RETRIES_S, ConflictError, Objects, StoreError
+from flux_runtime.commits.objects import RETRIES_S, ConflictError, Objects, StoreError, Version
 from flux_runtime.commits.owner import INVENTORY
 from flux_runtime.sealing.ledger import make_ledgers
 from flux_runtime.sealing.manifest import DamagedError
@@ -66,6 +66,8 @@ GARBAGE_MIN: Final = 64
 FOLDER: Final = re.compile("blazes-[0-9a-f]{16}")
 """The name of a working folder."""
 LOCK: Final = ".lock"
+GONE: Final = ".gone"
+"""In the working folder: what an earlier driver has left of it."""
 LOOK_S: Final = 5.0
 """How often a driver looks for what others have left for it."""
 REMEDY: Final = (
@@ -116,7 +118,7 @@ class Head:
         return b"%08x %b" % (zlib.crc32(content), content)
 
 
-def read_head(objects: Objects) -> tuple[Head, str] | None:
+def read_head(objects: Objects) -> tuple[Head, Version] | None:
     """The newest head and its version; None: nothing is kept there.
 
     Raises:
@@ -143,6 +145,8 @@ def _head(objects: Objects, data: bytes) -> Head:
         base = None if head["base"] is None else Extent(*head["base"])
         tree = {} if base is None else json.loads(_contents(objects, {"all files": base})[0])
         files = (tree | head["changes"]).items()
+        if not all(_inside(path) for path, _ in files):
+            raise ValueError("a file is outside of the folder")
         return Head(
             driver=Driver.from_json(head["driver"]),
             term=head["term"],
@@ -224,7 +228,7 @@ class KeptFolder:
         self.folder = folder
         self._objects = Objects(address)
         self._objects.check_conditions(f"{OBJECTS}/{0:08d}-{uuid.uuid4().hex}/probe")
-        self._version: str | None = None
+        self._version: Version | None = None
         self._lock = threading.RLock()
         self._pool = ThreadPoolExecutor(AT_ONCE)
         self._failed: BaseException | None = None
@@ -266,7 +270,7 @@ class KeptFolder:
                 continue  # another one has taken over, or committed, just before
         self._committed = True
 
-    def _newest_head(self) -> tuple[Head, str] | tuple[None, str | None]:
+    def _newest_head(self) -> tuple[Head, Version] | tuple[None, Version | None]:
         try:
             return read_head(self._objects) or (None, None)
         except DamagedError:
@@ -280,9 +284,13 @@ class KeptFolder:
         Raises:
             DamagedError: an object is missing, or is not what was kept.
         """
-        for path in self.folder.iterdir():
-            if path.name != LOCK:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.folder.chmod(0o700)  # it may be in a folder that others write to
+        gone = self.folder / GONE  # a JVM that ends just now may still write there
+        gone.mkdir(exist_ok=True)
+        for path in [*self.folder.iterdir()]:
+            if path.name not in (LOCK, GONE):
+                path.replace(gone / f"{uuid.uuid4()}")
+        shutil.rmtree(gone, ignore_errors=True)
         tree = {p: extent for p, extent in self._tree.items() if not self._fresh or p == EPOCH}
         _fetch(self._objects, tree, self.folder)
         self._stamps = {path: _stamp(self.folder / path) for path in tree}
@@ -398,14 +406,14 @@ class KeptFolder:
             folder, _, file = path.rpartition("/")
             with self._lock:
                 known = any(path.endswith(f"/{file}") for path in self._below(folder))
-            if letter is not None and not known:
+            if letter is not None and not known and _inside(path):
                 LocalStorage(self.folder).write(path, letter[0])
             self._objects.delete([name])
         return driver
 
     # ---- parts
 
-    def _replace(self, head: Head) -> str:
+    def _replace(self, head: Head) -> Version:
         """Put a head in the place of the one before it; its version."""
         data = head.to_bytes()
         deadline = time.monotonic() + RETRIES_S
@@ -426,7 +434,7 @@ class KeptFolder:
                     ) from error
                 time.sleep(0.2)
 
-    def _fenced(self, newest: tuple[Head, str] | None) -> FencedError:
+    def _fenced(self, newest: tuple[Head, Version] | None) -> FencedError:
         if newest is None:
             return FencedError(
                 f"the state of this job, {self.address}, has been deleted while it ran; this "
@@ -617,6 +625,15 @@ def _json(data: object) -> bytes:
 
 def _folder(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+def _inside(path: str) -> bool:
+    """Whether a path stays in its folder.
+
+    >>> _inside("a/b"), _inside("a/../../b"), _inside("/a")
+    (True, False, False)
+    """
+    return ".." not in path.split("/") and not path.startswith("/")
 
 
 def _term(name: str) -> int:

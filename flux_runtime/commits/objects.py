@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
@@ -39,6 +40,20 @@ def is_address(location: str) -> bool:
     (True, False, False)
     """
     return location.partition("://")[0] in SCHEMES and "://" in location
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The version of an object: two are the same where their tags are."""
+
+    e_tag: str
+    generation: str | None = field(default=None, compare=False)
+    """What Google Cloud Storage puts its conditions on."""
+
+    @staticmethod
+    def of(meta: Any) -> Version:
+        """Of what the library says of an object."""
+        return Version(str(meta["e_tag"]), meta["version"])
 
 
 class Objects:
@@ -72,20 +87,20 @@ class Objects:
                 },
             )
 
-    def get(self, name: str) -> tuple[bytes, str] | None:
+    def get(self, name: str) -> tuple[bytes, Version] | None:
         """The content of an object, and its version; None: there is none."""
         with self._explained():
             try:
                 answer = self._obstore.get(self._store, name)
-                return bytes(answer.bytes()), answer.meta["e_tag"]
+                return bytes(answer.bytes()), Version.of(answer.meta)
             except FileNotFoundError:
                 return None
 
-    def version(self, name: str) -> str | None:
+    def version(self, name: str) -> Version | None:
         """The version of an object; None: there is none."""
         with self._explained():
             try:
-                return str(self._obstore.head(self._store, name)["e_tag"])
+                return Version.of(self._obstore.head(self._store, name))
             except FileNotFoundError:
                 return None
 
@@ -94,7 +109,7 @@ class Objects:
         with self._explained():
             self._obstore.put(self._store, name, data)
 
-    def replace(self, name: str, data: bytes, version: str | None) -> str:
+    def replace(self, name: str, data: bytes, version: Version | None) -> Version:
         """Put an object in place of a version of it; its new version.
 
         Args:
@@ -106,13 +121,17 @@ class Objects:
             ConflictError: there is something else. Or this was put, and the answer lost.
         """
         errors = self._obstore.exceptions
-        mode = "create" if version is None else {"e_tag": version}
+        mode: Any = "create"
+        if version is not None:
+            mode = {"e_tag": version.e_tag}
+            if version.generation is not None:
+                mode["version"] = version.generation
         with self._explained():
             try:
                 put = self._obstore.put(self._store, name, data, mode=mode, use_multipart=False)
             except (errors.AlreadyExistsError, errors.PreconditionError, FileNotFoundError):
                 raise ConflictError(f"{self.address}/{name}") from None
-            return str(put["e_tag"])
+            return Version.of(put)
 
     def names(self, prefix: str) -> Iterator[str]:
         """The names of objects that begin so; a store may give a list that is not the newest."""

@@ -14,7 +14,7 @@ from benchmarks.seal_attack.store import ADDRESS, KINDS, Store, serving
 from flux_runtime.commits import kept_folder
 from flux_runtime.commits.fence import FencedError
 from flux_runtime.commits.kept_folder import HEAD, INBOX, KeptFolder, copy_of, folder_of, leave
-from flux_runtime.commits.objects import Objects, StoreError
+from flux_runtime.commits.objects import Objects, StoreError, Version
 from flux_runtime.sealing import batch_log
 from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.manifest import DamagedError
@@ -164,7 +164,7 @@ def test_what_was_flushed_is_there_whatever_the_store_does(
 def _own_puts_are_not_known_again(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Objects.get
 
-    def wrong(self: Objects, name: str) -> tuple[bytes, str] | None:
+    def wrong(self: Objects, name: str) -> tuple[bytes, Version] | None:
         found = right(self, name)
         return (found[0] + b" ", found[1]) if found and name == HEAD else found
 
@@ -363,7 +363,7 @@ def test_every_state_of_a_ledger_is_kept(
     heads: list[bytes] = []
     right = Objects.replace
 
-    def noted(self: Objects, name: str, data: bytes, version: str | None) -> str:
+    def noted(self: Objects, name: str, data: bytes, version: Version | None) -> Version:
         heads.append(data)
         return right(self, name, data, version)
 
