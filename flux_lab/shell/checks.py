@@ -22,9 +22,12 @@ from flux_lab.shell.cluster import Cluster
 from flux_runtime.operators.state_file import Restored, file_of
 from flux_runtime.protocol.vocabulary import END, Status
 from flux_runtime.site.collector import collected
+from flux_runtime.site.hosting import flow_of
 from flux_runtime.site.leader import Leader
 from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.record import decoded
+from flux_runtime.site.resume_host import ResumeHost
+from flux_runtime.site.resume_ledger import ResumeLedger
 from flux_runtime.site.snapshot import restore, snapshot
 
 ID_BYTES = 16
@@ -47,6 +50,8 @@ def always(cluster: Cluster) -> None:
     for worker in cluster.workers.values():
         for _, segment in worker.host.segments():
             segment.validate()
+        if isinstance(worker.host, ResumeHost):
+            worker.host.site.validate()
 
 
 def _view(leader: Leader) -> None:
@@ -69,6 +74,8 @@ def recorded(cluster: Cluster, parallel_max: int) -> Ledger:
     """The state that the record in ZooKeeper leads to."""
     shape = collected(cluster.flow).shape
     ledger = Ledger(shape, wanted=cluster.plan.sites, parallel_max=parallel_max)
+    if cluster.plan.resume:
+        ledger = ResumeLedger(flow_of(collected(cluster.flow)), wanted=cluster.plan.sites)
     nodes = cluster.ensemble.state.nodes
     first = 0
     kept = nodes.get("/blazes/flux/control/snapshot")
@@ -98,11 +105,45 @@ def at_the_end(cluster: Cluster) -> None:
         raise ViolationError(
             f"the record has {due.events} events, leader {now.leaders} has applied {now.events}"
         )
-    if now.whole and snapshot(due) != snapshot(now):
+    if now.whole and _state(due) != _state(now):
         raise ViolationError(
-            f"the record leads to {snapshot(due)!r}, leader {now.leaders} acts on {snapshot(now)!r}"
+            f"the record leads to {_state(due)!r}, leader {now.leaders} acts on {_state(now)!r}"
         )
-    _copies(cluster, leader)
+    if cluster.plan.resume:
+        _replicas(cluster, now)
+    else:
+        _copies(cluster, leader)
+
+
+def _state(ledger: Ledger) -> Any:
+    """All that a ledger knows."""
+    if isinstance(ledger, ResumeLedger) and ledger.controller is not None:
+        return ledger.sites, ledger.controller.log, ledger.controller.installed
+    return snapshot(ledger)
+
+
+def _replicas(cluster: Cluster, ledger: Ledger) -> None:
+    assert isinstance(ledger, ResumeLedger)
+    assert ledger.controller is not None
+    here = {
+        copy: replica
+        for worker in cluster.workers.values()
+        if isinstance(worker.host, ResumeHost)
+        for copy, replica in worker.host.site.replicas.items()
+    }
+    states: dict[Any, list[str]] = {}
+    for pair in ledger.flow.segments():
+        for copy in ledger.controller.members[pair]:
+            replica = here.get(copy)
+            if replica is None or replica.done != len(cluster.input):
+                raise ViolationError(f"{copy} has not processed everything: {replica}")
+            if replica.held or replica.rows:
+                raise ViolationError(f"{copy} holds {len(replica.held)}, waits {replica.rows}")
+            if pair.stage < ledger.flow.last:
+                assert replica.operator is not None
+                state = _rows(replica.operator.get_state())
+                if states.setdefault(pair, state) != state:
+                    raise ViolationError(f"the copies of {pair} are not equal")
 
 
 def _copies(cluster: Cluster, leader: Leader) -> None:

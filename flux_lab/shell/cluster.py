@@ -42,6 +42,8 @@ from flux_runtime.protocol.channels import Multiplexer
 from flux_runtime.protocol.messages import Data, Message
 from flux_runtime.protocol.vocabulary import Node, Pair, Shape
 from flux_runtime.protocol.worth import Worth
+from flux_runtime.resume.flow import Units
+from flux_runtime.resume.replica import Replica
 from flux_runtime.site import (
     balance,
     controller,
@@ -58,7 +60,6 @@ from flux_runtime.site.client import Client, DataLost, Unreachable
 from flux_runtime.site.config import Balance, ControllerConfig, Fenced, SiteConfig, SpillTo
 from flux_runtime.site.feeder import Feeder
 from flux_runtime.site.finding import finder
-from flux_runtime.site.host import Host
 from flux_runtime.site.key import JobKey
 from flux_runtime.site.leader import Leader
 from flux_runtime.site.ledger import Ledger
@@ -104,6 +105,7 @@ class Plan:
         late_sites: that join a job which runs already.
         memory_bytes: of each site, beyond which partitions go to a disk; None: they need not.
         remembering: operators keep all rows, in pieces of which most are sent before a state.
+        resume: the job runs the resume protocol.
     """
 
     shape: Shape
@@ -125,6 +127,7 @@ class Plan:
     late_sites: int = 0
     memory_bytes: int | None = None
     remembering: bool = False
+    resume: bool = False
 
 
 def plan_of(rng: random.Random) -> Plan:
@@ -232,6 +235,7 @@ class Cluster:
             "session_timeout_s": SESSION_S,
             "patience_s": PATIENCE_S,
             "credits": plan.credits,
+            "resume": plan.resume,
             "host": "host",
         }
         self.site_config = partial(SiteConfig, **common)
@@ -336,7 +340,7 @@ class Cluster:
 
         process.start(main, ended=ended)
 
-    def adapt(self, host: Host) -> None:
+    def adapt(self, host: Any) -> None:
         """Turns of any length, by a clock of the run's own."""
         ticks = [0.0]
 
@@ -472,13 +476,19 @@ class Cluster:
             outcome.ended = True
 
     def sent(self, producer: Pair, consumer: Pair, batch: int, rows: Any) -> None:
-        """Compare a unit, whichever copy sends it, with that of a run of one copy alone.
+        """Compare a unit, None if it is empty, with that of a run of one copy alone.
 
         Raises:
             ViolationError: it is another.
         """
-        if contents(rows) != self.units.get((producer, consumer, batch)):
+        due = self.units.get((producer, consumer, batch))
+        if (None if rows is None else contents(rows)) != due:
             raise ViolationError(f"{producer} sends {consumer} another unit of batch {batch}")
+
+    def consumers(self, pair: Pair) -> tuple[Pair, ...]:
+        """Who reads the pair; nobody the collector."""
+        shape = self.plan.shape
+        return shape.downstream(pair.stage) if pair.stage < len(shape.widths) else ()
 
     def _finish(self) -> None:
         """Wait until everything is whole, then end the job."""
@@ -594,6 +604,14 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             cluster.sent(src.pair, dst.pair, message.batch, message.rows)
         send(mux, src, dst, message)
 
+    finish = Replica.finish
+
+    def made(replica: Replica, units: Units, low: int) -> int:
+        pair = replica.copy.pair
+        for consumer, unit in zip(cluster.consumers(pair), units, strict=True):
+            cluster.sent(pair, consumer, replica.done, unit)
+        return finish(replica, units, low)
+
     ending = statistics.Phase.ending
 
     def busy(*arguments: Any) -> statistics.Phase:
@@ -616,6 +634,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (statistics.Phase, "ending", busy),
             (balance, "Worth", Unhesitating),
             (Multiplexer, "send", observed),
+            (Replica, "finish", made),
             (statistics, "_resident_bytes", lambda: MEMORY_BYTES),
             (controller, "Leader", ObservedLeader),
             (leader_state, "SNAPSHOT_EVENTS", plan.snapshot_events),

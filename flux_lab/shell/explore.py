@@ -33,6 +33,8 @@ from flux_lab.shell.network import Endpoint
 from flux_lab.shell.sweep import outcome_of, simulated
 from flux_lab.shell.zookeeper import MACHINE, Connection
 from flux_runtime.protocol.vocabulary import Shape
+from flux_runtime.resume.replica import Replica
+from flux_runtime.site.resume_host import ResumeHost
 
 HELD_S: Final = 0.05
 """So long a link is held up: some twenty messages and their answers pass elsewhere."""
@@ -62,6 +64,7 @@ class Configuration(NamedTuple):
     widths: tuple[int, ...] = (1,)
     batches: int = 1
     sites: int = 2
+    resume: bool = False
 
     def plan(self) -> Plan:
         """The job."""
@@ -81,10 +84,11 @@ class Configuration(NamedTuple):
             slack_entries=256,
             journal_bytes=64 << 20,
             durable="process",
+            resume=self.resume,
         )
 
 
-CONFIGURATIONS: Final = {
+PAPERS: Final = {
     "crash": Configuration((SITE,)),
     "leader": Configuration((LEADER,)),
     "crash-two-batches": Configuration((SITE,), batches=2, sites=3),
@@ -98,6 +102,10 @@ CONFIGURATIONS: Final = {
     "leader-deposed-and-crash": Configuration((LEADER[2:3], SITE[:1])),
     "leader-expired-and-crash": Configuration((LEADER[3:], SITE[:1])),
 }
+CONFIGURATIONS: Final = PAPERS | {
+    f"{name}-resume": job._replace(resume=True) for name, job in PAPERS.items()
+}
+"""The jobs by name, those of the papers' protocol and those of the resume protocol."""
 
 
 class Even(Random):
@@ -276,6 +284,8 @@ class _Run:
                 said.append((site.number, site.epoch, site.position, site.laid_out, site.told))
                 said.append((sorted(site.links), sorted(site.broken), len(site.notices)))
                 said += [(node, *_positions(segment)) for node, segment in worker.host.segments()]
+                if isinstance(worker.host, ResumeHost):
+                    said += [_reached(replica) for replica in worker.host.nodes.values()]
         tree = cluster.ensemble
         said.append([(path, len(znode.data)) for path, znode in sorted(tree.state.nodes.items())])
         said.append(
@@ -291,6 +301,11 @@ class _Run:
             )
         )
         return blake2b(repr(said).encode(), digest_size=16).digest()
+
+
+def _reached(replica: Replica) -> tuple[Any, ...]:
+    """How far a copy is under the resume protocol."""
+    return replica.copy, replica.done, replica.heads, len(replica.held), replica.sources
 
 
 def _positions(segment: Any) -> tuple[Any, ...]:

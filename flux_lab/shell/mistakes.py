@@ -22,6 +22,7 @@ from flux_lab.shell.sweep import run
 from flux_runtime.operators import packing, processor_state
 from flux_runtime.operators.partitioned import Partitioned
 from flux_runtime.protocol.producer import ProducerSide
+from flux_runtime.resume import controller as resume_controller
 from flux_runtime.site import collector, connection, controller, intake, keeping, moving, worker
 from flux_runtime.site.client import Client
 from flux_runtime.site.client_service import ClientService
@@ -33,6 +34,10 @@ from flux_runtime.site.leader import Leader
 from flux_runtime.site.leader_state import LeaderState
 from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.reader import Reader
+from flux_runtime.site.resume_host import ResumeHost
+from flux_runtime.site.resume_host import Snapshots as ResumeSnapshots
+from flux_runtime.site.resume_intake import ResumeIntake
+from flux_runtime.site.resume_ledger import ResumeLedger
 from flux_runtime.site.site_state import SiteState
 from flux_runtime.site.view import View
 from flux_runtime.zookeeper import control as control_log
@@ -474,6 +479,63 @@ MISTAKES: Final = (
         "segment.in_parts == segment.standby.life",
         "False",
         "large states",
+    ),
+    # the resume protocol
+    Mistake(
+        "the ingress of a leader before goes on",
+        ResumeLedger,
+        "_new_leader",
+        "if self.controller is not None:",
+        "if False:",
+        "leaders, resume",
+    ),
+    Mistake(
+        "a new leader does not feed anew what is in the journal",
+        ResumeIntake,
+        "begin",
+        "self.host.begin(self.fed)",
+        "self.fed += len(self.again)\n    self.again.clear()\n    self.host.begin(self.fed)",
+        "leaders, resume",
+    ),
+    Mistake(
+        "a batch is safe when it is fed, under the resume protocol",
+        ResumeIntake,
+        "pump",
+        "min(self.fed, host.site.low[INGRESS])",
+        "self.fed",
+        "feeding, resume",
+    ),
+    Mistake(
+        "sites that come later are not told that the input has ended",
+        LeaderState,
+        "_attach",
+        "if self.ledger.resumes and self.batches is not None:",
+        "if False:",
+        "ends, resume",
+    ),
+    Mistake(
+        "a snapshot that waits for its connection is dropped",
+        ResumeSnapshots,
+        "ship",
+        "self.host.transfers.append(transfer)",
+        "pass",
+        "any, resume",
+    ),
+    Mistake(
+        "over a new connection nobody is asked again",
+        ResumeHost,
+        "reconnect",
+        "self.site.reconnect(site)",
+        "pass",
+        "leaders, resume",
+    ),
+    Mistake(
+        "a copy that has moved stays where it was",
+        resume_controller.Controller,
+        "_plan",
+        "if len(working) > wanted:",
+        "if False:",
+        "moves, resume",
     ),
     # ZooKeeper
     Mistake(

@@ -71,7 +71,7 @@ KEPT: Final = {"leader killed": 1.0, "leader deposed": 1.0, "server slow": 1.0, 
 """Faults that cost no site: whoever moves of its own accord may lose nothing by them."""
 EAGER: Final = Balance(policy="load", imbalance=1.01, quiet=0.0, delta_min_s=0.1, delta_max_s=0.5)
 
-SETTINGS: Final = {
+PAPERS: Final = {
     "any": Setting(),
     "leaders": Setting(kinds=LEADERS, faults={"count": 8}),
     "losses": Setting(kinds=LEADERS, faults={"count": 8, "reckless": True}),
@@ -118,6 +118,14 @@ SETTINGS: Final = {
     "spilling": Setting(plan={"memory_bytes": 2 * PAGE_BYTES, "late_sites": 1, "batches": 16}),
 }
 """Regions by name: everything that is drawn, and those where some things happen more often."""
+NOT_RESUMED: Final = ("balance", "large states", "spilling")
+"""What the resume protocol cannot do yet."""
+SETTINGS: Final = PAPERS | {
+    f"{name}, resume": replace(setting, plan={**setting.plan, "resume": True})
+    for name, setting in PAPERS.items()
+    if name not in NOT_RESUMED
+}
+"""The regions, and those of jobs that run the resume protocol."""
 
 
 @dataclass

@@ -46,6 +46,7 @@ class Config:
         session_timeout_s: how long a ZooKeeper session outlives its last sign of life.
         patience_s: how long a site goes on without a leader, and a leader waits for its sites.
         report_s: how often a site reports its metrics.
+        resume: run the resume protocol; for the simulator of whole jobs, until all of a job does.
     """
 
     key: JobKey
@@ -62,6 +63,7 @@ class Config:
     session_timeout_s: float = 10.0
     patience_s: float = 30.0
     report_s: float = 0.5
+    resume: bool = False
 
     def __post_init__(self) -> None:
         if (self.zookeeper is None) == (self.controller is None):

@@ -34,6 +34,7 @@ from flux_runtime.protocol.messages import (
 )
 from flux_runtime.protocol.messages import Notice as NodeNotice
 from flux_runtime.protocol.vocabulary import END, Node, Pair
+from flux_runtime.resume import messages as resume
 from flux_runtime.site.wire import Malformed
 
 MESSAGE_MAX_BYTES: Final = 8 << 20
@@ -195,7 +196,25 @@ class Started(Struct, frozen=True, array_like=True, tag="start", forbid_unknown_
     attempt: Life
 
 
-ViewChange = Failed | Available | Started
+class Announced(Struct, frozen=True, array_like=True, tag="announced", forbid_unknown_fields=True):
+    """Resume protocol: a copy is announced on a site, or the ingress at the leader; its donor."""
+
+    stage: Stage
+    part: Part
+    number: Life
+    site: Annotated[int, Meta(ge=-1, le=2**31 - 1)]
+    donor: Life
+
+
+class Gone(Struct, frozen=True, array_like=True, tag="gone", forbid_unknown_fields=True):
+    """Resume protocol: a copy is gone for good."""
+
+    stage: Stage
+    part: Part
+    number: Life
+
+
+ViewChange = Failed | Available | Started | Announced | Gone
 """An entry of the controller's log."""
 
 
@@ -224,7 +243,25 @@ class FoldedIn(Struct, frozen=True, array_like=True, tag="folded", forbid_unknow
     at: NodeParts
 
 
-Notice = Ready | CaughtUp | FoldedIn
+class Works(Struct, frozen=True, array_like=True, tag="works", forbid_unknown_fields=True):
+    """Resume protocol: an announced copy works."""
+
+    stage: Stage
+    part: Part
+    number: Life
+
+
+class Unfit(Struct, frozen=True, array_like=True, tag="unfit", forbid_unknown_fields=True):
+    """Resume protocol: an announced copy will never work."""
+
+    stage: Stage
+    part: Part
+    number: Life
+
+
+RESUMED: Final = (Announced, Gone, Works, Unfit)
+"""View changes and notices of the resume protocol."""
+Notice = Ready | CaughtUp | FoldedIn | Works | Unfit
 """What a node reports to the controller."""
 
 
@@ -330,6 +367,12 @@ class Watch(Message, frozen=True):
     """The site is to say when its collector has passed a batch."""
 
     batch: Batch
+
+
+class Ended(Message, frozen=True):
+    """Resume protocol: the input has so many batches, and no more."""
+
+    batches: Count
 
 
 class Stop(Message, frozen=True):
@@ -658,6 +701,7 @@ RULES: tuple[Rule, ...] = (
     Rule(CutLink, LEADER, SITE, UNTIL_DONE),
     Rule(Keep, LEADER, SITE, "the feeder, until the states are there, or it gives up"),
     Rule(Watch, LEADER, SITE, "the next one says it anew"),
+    Rule(Ended, LEADER, SITE, ON_CONNECT),
     Rule(Stop, LEADER, SITE, "every controller that reads that the job has ended ends"),
     Rule(Notices, SITE, LEADER, "the site, until the event is recorded"),
     Rule(LinkLost, SITE, LEADER, "the site, until the event is recorded"),
@@ -771,7 +815,13 @@ def reason(text: object) -> str:
 # ---- view changes and notices as the protocol has them
 
 
-def view_change(entry: LogEntry, site: int | None) -> ViewChange:
+AnyEntry = LogEntry | resume.LogEntry
+"""An entry of the log, of either protocol."""
+AnyNotice = NodeNotice | resume.Notice
+"""A notice, of either protocol."""
+
+
+def view_change(entry: AnyEntry, site: int | None) -> ViewChange:
     """An entry of the controller's log; `site` is where the standby of an Avail stands."""
     match entry:
         case Fail(pair, copy, number):
@@ -781,11 +831,15 @@ def view_change(entry: LogEntry, site: int | None) -> ViewChange:
             return Available(*pair, copy, attempt, site)
         case CatchUpStart(pair, attempt):
             return Started(*pair, attempt)
+        case resume.Avail(named, at, donor):
+            return Announced(*named, at, donor.number)
+        case resume.Fail(named):
+            return Gone(*named)
         case _:
             raise ValueError(f"{entry} is of cluster pairs, which sites do not host")
 
 
-def log_entry(change: ViewChange) -> tuple[LogEntry, int | None]:
+def log_entry(change: ViewChange) -> tuple[AnyEntry, int | None]:
     """The argument of `view_change`."""
     match change:
         case Failed(stage, part, copy, number):
@@ -794,9 +848,14 @@ def log_entry(change: ViewChange) -> tuple[LogEntry, int | None]:
             return Avail(Pair(stage, part), copy, attempt), site
         case Started(stage, part, attempt):
             return CatchUpStart(Pair(stage, part), attempt), None
+        case Announced(stage, part, number, at, donor):
+            pair = Pair(stage, part)
+            return resume.Avail(resume.Copy(*pair, number), at, resume.Copy(*pair, donor)), None
+        case Gone(stage, part, number):
+            return resume.Fail(resume.Copy(stage, part, number)), None
 
 
-def notice_of(notice: NodeNotice) -> Notice:
+def notice_of(notice: AnyNotice) -> Notice:
     """A node's notice."""
     match notice:
         case CatchUpReady(pair, failures):
@@ -805,9 +864,13 @@ def notice_of(notice: NodeNotice) -> Notice:
             return CaughtUp(*pair, attempt)
         case FoldInDone(pair, attempt, at):
             return FoldedIn(*pair, attempt, at)
+        case resume.Installed(named):
+            return Works(*named)
+        case resume.Void(named):
+            return Unfit(*named)
 
 
-def node_notice(notice: Notice) -> NodeNotice:
+def node_notice(notice: Notice) -> AnyNotice:
     """The argument of `notice_of`."""
     match notice:
         case Ready(stage, part, failures):
@@ -816,14 +879,18 @@ def node_notice(notice: Notice) -> NodeNotice:
             return CatchUpDone(Pair(stage, part), attempt)
         case FoldedIn(stage, part, attempt, at):
             return FoldInDone(Pair(stage, part), attempt, Node(*at))
+        case Works(stage, part, number):
+            return resume.Installed(resume.Copy(stage, part, number))
+        case Unfit(stage, part, number):
+            return resume.Void(resume.Copy(stage, part, number))
 
 
-def entry_to_json(entry: LogEntry, site: int | None) -> list[Any]:
+def entry_to_json(entry: AnyEntry, site: int | None) -> list[Any]:
     """A view change as it is recorded."""
     return list(msgspec.to_builtins(view_change(entry, site)))
 
 
-def entry_from_json(value: Any) -> tuple[LogEntry, int | None]:
+def entry_from_json(value: Any) -> tuple[AnyEntry, int | None]:
     """The entry that `entry_to_json` wrote.
 
     Raises:
@@ -832,12 +899,12 @@ def entry_from_json(value: Any) -> tuple[LogEntry, int | None]:
     return log_entry(_converted(value, ViewChange))
 
 
-def notice_to_json(notice: NodeNotice) -> list[Any]:
+def notice_to_json(notice: AnyNotice) -> list[Any]:
     """A notice as it is recorded."""
     return list(msgspec.to_builtins(notice_of(notice)))
 
 
-def notice_from_json(value: Any) -> NodeNotice:
+def notice_from_json(value: Any) -> AnyNotice:
     """The notice that `notice_to_json` wrote.
 
     Raises:

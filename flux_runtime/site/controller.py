@@ -13,6 +13,7 @@ from flux_runtime.site.config import ControllerConfig
 from flux_runtime.site.connection import Connection, dial, listen
 from flux_runtime.site.control_messages import FollowerGreeting, Role, decode_greeting, encode
 from flux_runtime.site.finding import ZooKeeperFinder
+from flux_runtime.site.hosting import flow_of
 from flux_runtime.site.leader import Leader
 from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.record import (
@@ -22,6 +23,7 @@ from flux_runtime.site.record import (
     decoded,
     kept_state,
 )
+from flux_runtime.site.resume_ledger import ResumeLedger
 from flux_runtime.site.snapshot import restore
 from flux_runtime.site.wire import Kind
 from flux_runtime.zookeeper.client import Client, connect
@@ -87,6 +89,10 @@ async def _end_with_parent() -> None:
 
 def _ledger(config: ControllerConfig) -> Ledger:
     balance = config.balancing
+    if config.resume:
+        if balance is not None:
+            raise ValueError("under the resume protocol nothing moves of its own accord yet")
+        return ResumeLedger(flow_of(config.made()), wanted=config.sites)
     return Ledger(
         config.made().shape,
         wanted=config.sites,

@@ -51,7 +51,7 @@ from flux_runtime.site.codec import (
 )
 from flux_runtime.site.collector import Collector, HeldResults, next_offset
 from flux_runtime.site.together import Part, Shared
-from flux_runtime.site.wire import Bundles, Kind
+from flux_runtime.site.wire import Bundles, Kind, Malformed
 
 
 @dataclass
@@ -335,8 +335,10 @@ class Host:
             frame = Frame((take_message(body, decoder),), ())
         elif kind is Kind.ACKS:
             frame = Frame(take_acks(body), ())
-        else:
+        elif kind is Kind.CREDITS:
             frame = Frame((), take_credits(body))
+        else:
+            raise Malformed(f"unexpected {kind.name}")
         self.receive(site, frame)
 
     def put(self, site: int, encoder: RowsEncoder, out: Bundles) -> None:

@@ -47,6 +47,10 @@ class Intake:
         window: batches that are fed and not yet acknowledged by all copies.
         on_taken: called with source and key once a batch is safe.
         first: number of the first batch.
+
+    Attributes:
+        ended: the end of the input is in the journal.
+        batches: of the input, once it has ended.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Intake:
         self.taken: dict[str, Key] = {}
         self.on_fed: Callable[[int], None] = lambda _: None
         self.ended = False
+        self.batches = 0
         self.rows = 0
 
     @property
@@ -72,6 +77,11 @@ class Intake:
         assert isinstance(machine, Ingress)
         return machine
 
+    @property
+    def last(self) -> int:
+        """The batch that was fed last; END: and no more come."""
+        return self.ingress.last
+
     def begin(
         self, epoch: int, controller: Controller, hi: Mapping[Node, int], *, position: int
     ) -> None:
@@ -80,17 +90,23 @@ class Intake:
         batches = [r for r in records if r.rows is not None]
         self.ended = any(r.key == END_KEY for r in records)
         first = max(self.first, self.journal.first)
+        live = {node: number for node, number in hi.items() if node in self.host.where}
         ingress = rebuilt_ingress(
-            self.host.dataflow, controller, hi, batches, position=position, first=first
+            self.host.dataflow, controller, live, batches, position=position, first=first
         )
         self.under_way.extend((r.number, r.source, r.key) for r in batches)
+        self._take_journal(epoch, ingress.last + 1)
+        self.host.host_end(THE_INGRESS, ingress)
+        if self.ended:
+            self.batches = ingress.last + 1
+            ingress.finish()
+
+    def _take_journal(self, epoch: int, first: int) -> None:
+        """Write it from here on, from batch `first` on; what has left it has been taken."""
         self.seen.update(self.journal.last)
         open_ = {source for _, source, _ in self.under_way}
         self.taken.update((s, key) for s, key in self.seen.items() if s not in open_)
-        self.journal.begin(epoch, ingress.last + 1)
-        self.host.host_end(THE_INGRESS, ingress)
-        if self.ended:
-            ingress.finish()
+        self.journal.begin(epoch, first)
 
     def takes(self, source: str, key: Key) -> bool:
         """Whether a batch has been taken, or may be."""
@@ -114,7 +130,7 @@ class Intake:
             number = ingress.last + 1
             self.journal.append(Record(number, source, key, rows))
             if key == END_KEY:
-                self.ended = True
+                self.ended, self.batches = True, number
                 self.waiting.clear()
                 ingress.finish()
                 self.host.ready[THE_INGRESS] = None
@@ -123,7 +139,10 @@ class Intake:
             self.rows += rows.num_rows
             self.on_fed(number)
             self.host.feed(number_rows(rows, number))
-        low = self._lowest()
+        self._acknowledge(self._lowest())
+
+    def _acknowledge(self, low: int) -> None:
+        """All that is below this batch is safe."""
         if self.under_way and self.under_way[0][0] < low:
             while self.under_way and self.under_way[0][0] < low:
                 _, source, key = self.under_way.popleft()

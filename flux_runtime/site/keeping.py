@@ -19,7 +19,8 @@ from flux_runtime.operators.state_file import PartsFile, file_of, mark_ready, wr
 from flux_runtime.protocol.dataflow import InParts
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, Pair, Status
-from flux_runtime.site.host import BASE_MIN_BYTES, Host
+from flux_runtime.site.host import BASE_MIN_BYTES
+from flux_runtime.site.hosting import AnyHost
 
 PAUSE_RATIO: Final = 0.5
 """After a part so many times what it took belongs to the site's other work."""
@@ -63,7 +64,7 @@ class Keeping:
         batch: after which the states are to be kept; None: it is not known yet.
     """
 
-    def __init__(self, host: Host, *, excluded: int) -> None:
+    def __init__(self, host: AnyHost, *, excluded: int) -> None:
         self._host = host
         self._excluded = excluded
         self.batch: int | None = None

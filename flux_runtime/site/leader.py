@@ -23,12 +23,14 @@ from flux_runtime.site.config import ControllerConfig
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.control_messages import Message, Role
 from flux_runtime.site.host import LEADER, Host
+from flux_runtime.site.hosting import hosted
 from flux_runtime.site.intake import Intake, rebuild_egress
 from flux_runtime.site.journal import Journal, Key
 from flux_runtime.site.leader_state import LeaderState
 from flux_runtime.site.ledger import Event, Ledger
 from flux_runtime.site.record import EventRecord
 from flux_runtime.site.reports import Reports
+from flux_runtime.site.resume_intake import ResumeIntake
 from flux_runtime.site.shell import Link, Shell
 from flux_runtime.site.stage_log import StageLog, StageNumbers
 from flux_runtime.site.steps import Step
@@ -66,7 +68,7 @@ class Leader(Shell):
         remove: Callable[[str], None] = lambda _: None,
         members: Callable[[], frozenset[str] | None] = lambda: None,
     ) -> None:
-        super().__init__(config, Host(config.made(), LEADER, credits=config.credits))
+        super().__init__(config, hosted(config, config.made(), LEADER))
         self.config: ControllerConfig = config
         self.state = LeaderState(
             ledger,
@@ -78,8 +80,9 @@ class Leader(Shell):
         self.remove = remove
         self.members = members
         journal = Journal(config.folder / "journal", fsync=config.durable == "machine")
-        self.intake = Intake(
-            self.host,
+        feeding: type[Intake] = Intake if isinstance(self.host, Host) else ResumeIntake
+        self.intake = feeding(
+            cast(Host, self.host),
             journal,
             window=config.window,
             on_taken=lambda source, key: self.step(steps.OfferSafe(source, key)),
@@ -216,10 +219,11 @@ class Leader(Shell):
                 raise TypeError(f"no instruction of a leader's: {instruction}")
 
     def _rebuild_ends(self, request: steps.RebuildEnds) -> None:
-        live = set(self.host.where)
-        received = {node: n for node, n in request.received.items() if node in live}
-        self.intake.begin(request.epoch, request.controller, received, position=request.position)
-        rebuild_egress(self.host, request.controller, position=request.position)
+        self.intake.begin(
+            request.epoch, request.controller, request.received, position=request.position
+        )
+        if isinstance(self.host, Host):
+            rebuild_egress(self.host, request.controller, position=request.position)
         self.feeding = True
         self.event("leading", epoch=request.epoch, under_way=len(self.intake.under_way))
 
@@ -297,11 +301,11 @@ class Leader(Shell):
         if not self.feeding:
             return
         self.intake.pump()
-        if self.fed < self.intake.ingress.last < END:
-            self.fed = self.intake.ingress.last
+        if self.fed < self.intake.last < END:
+            self.fed = self.intake.last
             self.step(steps.Fed(self.fed))
         if self.intake.ended and not self.state.clients.ended:
-            self.step(steps.InputEnded())
+            self.step(steps.InputEnded(self.intake.batches))
         if len(self.intake.waiting) < OFFERS_MAX // 2:
             for client in self.state.clients.sources:
                 cast(Connection, client).reading(True)
@@ -315,8 +319,8 @@ class Leader(Shell):
 
     def _stage(self) -> tuple[control.Status, StageNumbers]:
         """The log of the stage as it is now."""
-        if self.feeding and self.intake.ingress.last < END:
-            self.batches = self.intake.ingress.last + 1
+        if self.feeding and self.intake.last < END:
+            self.batches = self.intake.last + 1
         waiting = len(self.intake.waiting)
         return self.status(), StageNumbers(self.batches, waiting, self.state.committed)
 

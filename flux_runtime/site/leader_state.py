@@ -88,6 +88,7 @@ class LeaderState:
         began: ingress and egress have been rebuilt.
         failing: sites that have failed, and when, until all pairs are whole again.
         committed: the offset below which results are where they belong.
+        batches: of the input, once it has ended.
         reports: what each site has reported last; `heard_at`: when.
         story: the last events with the instructions that they led to.
     """
@@ -112,6 +113,7 @@ class LeaderState:
         self.stopping = False
         self.failing: dict[int, float] = {}
         self.committed = 0
+        self.batches: int | None = None
         self.reports: dict[int, control.Report] = {}
         self.heard_at: dict[int, float] = {}
         self.latency = Latency()
@@ -204,8 +206,11 @@ class LeaderState:
                 self._watch(batch)
             case OfferSafe(source, key):
                 self.clients.offer_safe(source, key)
-            case InputEnded():
+            case InputEnded(batches):
+                self.batches = batches
                 self.clients.input_ended()
+                if self.ledger.resumes:
+                    self.broadcast(control.Ended(batches))
             case _:
                 raise TypeError(f"nothing that happens to a leader: {event}")
 
@@ -375,6 +380,8 @@ class LeaderState:
         self.emit(Greet(link, Role.SITE, control.Admission(self.ledger.leaders, number)))
         self.view.catch_up(link, registration.position)
         self.tell(link, control.Commit(self.committed))
+        if self.ledger.resumes and self.batches is not None:
+            self.tell(link, control.Ended(self.batches))
         if self.rounds is not None:
             self.rounds.joined(number, link)
 
@@ -445,6 +452,8 @@ class LeaderState:
         for notice in notices:
             if Pair(notice.stage, notice.part) not in pairs:
                 raise Malformed(f"there is no partition {notice.part} of stage {notice.stage}")
+            if isinstance(notice, control.RESUMED) != self.ledger.resumes:
+                raise Malformed(f"a notice of another protocol: {notice}")
         events = [{"e": "noticed", "notice": msgspec.to_builtins(notice)} for notice in notices]
         for event in events[:-1]:
             self.record(event)

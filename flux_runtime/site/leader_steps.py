@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from flux_runtime.protocol.controller import Controller
-from flux_runtime.protocol.messages import LogEntry, Notice
 from flux_runtime.protocol.vocabulary import Node, Pair
-from flux_runtime.site.control_messages import Message, Registration, Role
+from flux_runtime.site.control_messages import (
+    AnyEntry,
+    AnyNotice,
+    Message,
+    Registration,
+    Role,
+)
 from flux_runtime.site.journal import Key
 from flux_runtime.site.ledger import Event as RecordedEvent
 from flux_runtime.site.ledger import Layout, Ledger
@@ -102,7 +107,7 @@ class MemberLeft(Step):
 class EndsNoticed(Step):
     """Reports of ingress and egress."""
 
-    notices: tuple[Notice, ...]
+    notices: tuple[AnyNotice, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,9 @@ class OfferSafe(Step):
 
 @dataclass(frozen=True, slots=True)
 class InputEnded(Step):
-    """The end of the input is in the journal."""
+    """The end of the input, which has so many batches, is in the journal."""
+
+    batches: int
 
 
 # ---- instructions
@@ -201,7 +208,7 @@ class LayOut(Step):
 class Extend(Step):
     """The next entry of the controller's log, and the site of its standby."""
 
-    entry: LogEntry
+    entry: AnyEntry
     site: int | None
 
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from flux_runtime.protocol.controller import Controller, DataLoss, Instantiate, Order
-from flux_runtime.protocol.messages import Avail, LogEntry
+from flux_runtime.protocol.messages import Avail
 from flux_runtime.protocol.vocabulary import LABELS, Node, Pair, Shape, other
-from flux_runtime.site.control_messages import notice_from_json
+from flux_runtime.site.control_messages import AnyEntry, notice_from_json
 
 Event = dict[str, Any]
 
@@ -172,7 +172,10 @@ class Ledger:
         losses: pairs that have lost both copies.
         moves: how many there have been.
         stopped: whether the job has been ended.
+        resumes: the job runs the resume protocol.
     """
+
+    resumes = False
 
     def __init__(self, shape: Shape, *, wanted: int, parallel_max: int = 1) -> None:
         self.shape = shape
@@ -189,7 +192,7 @@ class Ledger:
         self.kept = 0
         self.executor_of: dict[int, tuple[str, str]] = {}
         self.controller: SpreadController | None = None
-        self.entries: list[tuple[LogEntry, int | None]] = []
+        self.entries: list[tuple[AnyEntry, int | None]] = []
         self.losses: list[DataLoss] = []
         self.moves = 0
         self.stopped = False
@@ -207,7 +210,7 @@ class Ledger:
                 self._failed(event["site"])
             case "noticed":
                 if self.controller is not None:
-                    self._note(self.controller.notice(notice_from_json(event["notice"])))
+                    self._note(self.controller.notice(notice_from_json(event["notice"])))  # type: ignore[arg-type]
             case "move":
                 self._move(event)
             case "stopped":
@@ -269,15 +272,18 @@ class Ledger:
         if self.controller is not None:
             self._note(self.controller.site_joined(number))
         elif len(self.sites) >= self.wanted:
-            placement = lay_out(self.shape, list(self.sites.values()))
-            self.layout = self.later = Layout(0, placement, {})
-            self.controller = SpreadController(
-                self.shape,
-                placement,
-                frozenset(self.sites),
-                parallel_max=self.parallel_max,
-                executor_of=self.executor_of,
-            )
+            self._lay_out()
+
+    def _lay_out(self) -> None:
+        placement = lay_out(self.shape, list(self.sites.values()))
+        self.layout = self.later = Layout(0, placement, {})
+        self.controller = SpreadController(
+            self.shape,
+            placement,
+            frozenset(self.sites),
+            parallel_max=self.parallel_max,
+            executor_of=self.executor_of,
+        )
 
     def _failed(self, number: int) -> None:
         record = self.sites.pop(number, None)

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from flux_runtime.operators.packing import Classes, Packed, Unreadable, unpack
 from flux_runtime.protocol.messages import Rows
-from flux_runtime.protocol.vocabulary import END, INGRESS, Node
+from flux_runtime.protocol.segment import Segment
+from flux_runtime.protocol.vocabulary import END, INGRESS, Node, Pair
 from flux_runtime.resume.flow import Flow
 from flux_runtime.resume.messages import (
     Ack,
@@ -31,6 +32,7 @@ from flux_runtime.resume.messages import (
     Notice,
     Resume,
     Snapshot,
+    Start,
     Transfer,
     UnitRow,
     Work,
@@ -39,6 +41,8 @@ from flux_runtime.resume.replica import Replica
 from flux_runtime.resume.site import Site
 from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.collector import Collector, HeldResults
+from flux_runtime.site.host import LEADER
+from flux_runtime.site.host import Load as Loaded
 from flux_runtime.site.moving import OnLink, pieces
 from flux_runtime.site.together import Part, Shared
 from flux_runtime.site.units import POSITION_MAX, put_units, take_units
@@ -46,6 +50,7 @@ from flux_runtime.site.wire import Bundles, Kind, Malformed
 
 AHEAD_MAX: Final = 1 << 12
 """Frames of one site that wait until this one has read as much of the log."""
+FIRST_INGRESS: Final = Copy(INGRESS, 0, 1)
 SNAPSHOT: Final = Classes((Snapshot, Copy, Ack), {})
 
 
@@ -61,6 +66,7 @@ class ResumeHost:
         site: the machine; made anew when this site gets its number.
         sites: others that exist.
         busy: a turn has ended before everything was done.
+        owing: nothing is left to be acknowledged later; acknowledgements leave with a turn.
         last: number of batches of the input, once it has ended.
         unfed: the ingress that is to be begun here, by `begin`.
         notices: for the controller.
@@ -78,6 +84,7 @@ class ResumeHost:
         self.site = Site(flow, me)
         self.sites: set[int] = set()
         self.busy = False
+        self.owing = False
         self.last: int | None = None
         self.unfed: Copy | None = None
         self.notices: list[Notice] = []
@@ -117,7 +124,25 @@ class ResumeHost:
         """The position of the entry of the log that comes next."""
         return self.site.position
 
-    def extend(self, entry: LogEntry) -> None:
+    def lay_out(
+        self,
+        placement: Mapping[tuple[Pair, int], int],
+        lives: Mapping[tuple[Pair, int], int],
+        *,
+        base: int,
+    ) -> None:
+        """RS-20: the start, which is the first entry of the log, as a layout.
+
+        Args:
+            placement: site of each copy.
+            lives: number of each copy; that of the ingress is the first.
+            base: position behind it.
+        """
+        copies = ((Copy(*which[0], lives[which]), site) for which, site in placement.items())
+        self.extend(Start(((FIRST_INGRESS, LEADER), *copies), 0))
+        assert self.position == base
+
+    def extend(self, entry: LogEntry, site: int | None = None) -> None:
         """Read the next entry of the log, and what has come from sites that had read it."""
         before = dict(self.site.replicas)
         self._carry_out(self.site.log(entry))
@@ -145,7 +170,20 @@ class ResumeHost:
         notices, self.notices = tuple(self.notices), []
         return notices
 
+    def trim(self, base: int) -> None:
+        """The log is not kept here."""
+
+    def resume_points(self) -> dict[Node, int]:
+        """A leader need not know any."""
+        return {}
+
     # ---- frames
+
+    def hold(self, sites: set[int]) -> None:
+        """The window limits what is sent to these sites, too."""
+
+    def touch_all(self) -> None:
+        """Every turn looks at all copies."""
 
     def take(self, site: int, kind: Kind, body: memoryview, decoder: RowsDecoder) -> None:
         """Take what another site has written.
@@ -290,6 +328,29 @@ class ResumeHost:
         """NC-7: the results of all batches below this one are where they belong."""
         if (here := self.results()) is not None:
             here.collector.commit(offset)
+
+    # ---- reports: single copies are not reported yet
+
+    def segments(self) -> Iterator[tuple[Node, Segment]]:
+        """No segments of the papers' protocol."""
+        return iter(())
+
+    def counts(self) -> dict[Node, Loaded]:
+        """The work of no copy."""
+        return {}
+
+    def unread(self, node: Node) -> int:
+        """No messages wait on channels."""
+        return 0
+
+    @property
+    def nodes(self) -> Mapping[Copy, Replica]:
+        """The copies here that work."""
+        return self.site.replicas
+
+    def buffered(self) -> int:
+        """Batches whose output copies here keep for consumers."""
+        return sum(len(replica.held) for replica in self.site.replicas.values())
 
 
 class Snapshots:

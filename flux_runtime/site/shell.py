@@ -17,8 +17,8 @@ from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.config import Config
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.control_messages import Message, Role, reason
-from flux_runtime.site.host import Host
-from flux_runtime.site.moving import Moving, OnLink
+from flux_runtime.site.hosting import AnyHost, states_of
+from flux_runtime.site.moving import OnLink
 from flux_runtime.site.wire import Kind, Malformed
 
 log = logging.getLogger(__name__)
@@ -58,10 +58,10 @@ class Shell:
 
     role: Role
 
-    def __init__(self, config: Config, host: Host) -> None:
+    def __init__(self, config: Config, host: AnyHost) -> None:
         self.config = config
         self.host = host
-        self.moving = Moving(host)
+        self.moving = states_of(host)
         self.loop = asyncio.get_running_loop()
         self.links: dict[int, Connection] = {}
         self.open: dict[Connection, Link] = {}
@@ -144,7 +144,7 @@ class Shell:
         match kind:
             case Kind.SCHEMA:
                 link.decoder.schema(body)
-            case Kind.MESSAGE | Kind.ACKS | Kind.CREDITS:
+            case Kind.MESSAGE | Kind.ACKS | Kind.CREDITS | Kind.UNITS:
                 self.host.take(self._site(link), kind, body, link.decoder)
             case Kind.STATE | Kind.BASE | Kind.PART:
                 self._site(link)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from flux_runtime.protocol.messages import Notice
-from flux_runtime.protocol.vocabulary import Pair, Shape
+from flux_runtime.protocol.vocabulary import THE_INGRESS, Pair, Shape
 from flux_runtime.site import control_messages as control
 from flux_runtime.site.control_messages import Introduction, Message
 from flux_runtime.site.site_steps import (
@@ -55,6 +54,7 @@ class SiteState:
     Args:
         shape: of the dataflow, with the collector.
         session_s: how long a site is tried before it is accused.
+        resume: the job runs the resume protocol, where no copy has a number of one before.
 
     Attributes:
         number: of this site; None until a leader has admitted it.
@@ -71,9 +71,10 @@ class SiteState:
         told: how many of them the present leader has been told.
     """
 
-    def __init__(self, shape: Shape, *, session_s: float) -> None:
+    def __init__(self, shape: Shape, *, session_s: float, resume: bool = False) -> None:
         self.shape = shape
         self.session_s = session_s
+        self.resume = resume
         self.now = 0.0
         self.number: int | None = None
         self.epoch = 0
@@ -85,7 +86,7 @@ class SiteState:
         self.links: dict[int, Link] = {}
         self.broken: dict[int, str] = {}
         self.waiting: dict[Link, tuple[Introduction, bool]] = {}
-        self.notices: list[Notice] = []
+        self.notices: list[control.AnyNotice] = []
         self.told = 0
         self._patient_until: dict[int, float] = {}
         self._leaders: set[Link] = set()
@@ -198,7 +199,8 @@ class SiteState:
         every = {(pair, copy) for pair in self.shape.pairs() for copy in range(self.shape.copies)}
         if not placed <= every or {pair for pair, _ in placed} != set(self.shape.pairs()):
             raise Malformed("a layout of another dataflow")
-        if any(copy.life for copy in copies if copy.site == self.number):
+        mine = [copy for copy in copies if copy.site == self.number]
+        if not self.resume and any(copy.life for copy in mine):
             raise Malformed(f"site {self.number} is new and has no copy to go on with")
         self.laid_out = True
         self.position = base
@@ -212,11 +214,13 @@ class SiteState:
         """
         if not self.laid_out or start > self.position:
             raise Malformed(f"the log from {start} on, at {self.position}")
-        pairs = self.shape.pairs()
+        pairs = {*self.shape.pairs(), *([THE_INGRESS.pair] if self.resume else [])}
         for entry in entries:
-            copy = 0 if isinstance(entry, control.Started) else entry.copy
+            copy = getattr(entry, "copy", 0)
             if Pair(entry.stage, entry.part) not in pairs or copy >= self.shape.copies:
                 raise Malformed(f"a view change of another dataflow: {entry}")
+            if isinstance(entry, control.RESUMED) != self.resume:
+                raise Malformed(f"a view change of another protocol: {entry}")
         for entry in entries[self.position - start :]:
             self.position += 1
             self._emit(Extend(entry))

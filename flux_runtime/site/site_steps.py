@@ -9,8 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from flux_runtime.protocol.messages import Notice
-from flux_runtime.site.control_messages import Introduction, Message, PlacedCopy, ViewChange
+from flux_runtime.site.control_messages import (
+    AnyNotice,
+    Introduction,
+    Message,
+    PlacedCopy,
+    ViewChange,
+)
 from flux_runtime.site.steps import Link, Step
 
 # ---- events
@@ -84,7 +89,7 @@ class LinkClosed(Step):
 class NodesNoticed(Step):
     """Reports of the nodes of this site."""
 
-    notices: tuple[Notice, ...]
+    notices: tuple[AnyNotice, ...]
 
 
 # ---- instructions

@@ -27,7 +27,8 @@ from flux_runtime.site.control_messages import (
     ResetStatistics,
     Statistics,
 )
-from flux_runtime.site.host import LEADER, Host, Load
+from flux_runtime.site.host import LEADER, Load
+from flux_runtime.site.hosting import AnyHost
 from flux_runtime.site.idle import IdleSelector
 from flux_runtime.site.shell import Shell
 from flux_runtime.site.spilling import Spilling
@@ -53,7 +54,7 @@ class Since:
     loads: Mapping[Node, Load] = field(default_factory=dict)
 
     @classmethod
-    def now(cls, host: Host, idle: IdleSelector) -> Since:
+    def now(cls, host: AnyHost, idle: IdleSelector) -> Since:
         """A phase that begins now."""
         return cls(idle_s=idle.idle_s, loads=host.counts())
 
@@ -83,7 +84,7 @@ class Phase:
         return self.utilisation * (1.0 - self.available)
 
     @classmethod
-    def ending(cls, since: Since, host: Host, idle: IdleSelector) -> Phase:
+    def ending(cls, since: Since, host: AnyHost, idle: IdleSelector) -> Phase:
         """The phase that ends now."""
         took = max(time.monotonic() - since.at, 1e-6)
         busy = max(took - (idle.idle_s - since.idle_s), 1e-6)

@@ -28,8 +28,10 @@ from flux_runtime.site.connection import Connection, dial, listen
 from flux_runtime.site.control_messages import Message, Results, Role, encode
 from flux_runtime.site.finding import Finder, finder
 from flux_runtime.site.host import LEADER, Host
+from flux_runtime.site.hosting import hosted
 from flux_runtime.site.idle import IdleSelector, run
 from flux_runtime.site.keeping import Keeping
+from flux_runtime.site.resume_host import ResumeHost
 from flux_runtime.site.shell import Link, Shell
 from flux_runtime.site.site_state import SiteState
 from flux_runtime.site.spilling import UNLIMITED, SiteStorage, Spilling
@@ -136,7 +138,7 @@ class Worker(Shell):
             limit = UNLIMITED if spill.disk_bytes is None else spill.disk_bytes
             storage = SiteStorage(spill.folder, max_bytes=limit)
         dataflow = config.made() if storage is not None else together(config.made())
-        host = Host(dataflow, LEADER - 1, credits=config.credits, storage=storage)
+        host = hosted(config, dataflow, LEADER - 1, storage)
         super().__init__(config, host)
         self.config: SiteConfig = config
         self.finder = finder
@@ -144,7 +146,7 @@ class Worker(Shell):
         self.id = ""
         self.parent = os.getppid() if config.parent is None else config.parent
         shape = self.host.dataflow.shape
-        self.state = SiteState(shape, session_s=config.session_timeout_s)
+        self.state = SiteState(shape, session_s=config.session_timeout_s, resume=config.resume)
         self.readers: dict[Connection, Reader] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -155,6 +157,7 @@ class Worker(Shell):
         self.keeping = Keeping(host, excluded=collecting)
         self._looking: asyncio.TimerHandle | None = None
         if spill is not None:
+            assert isinstance(host, Host)
             self.spilling = Spilling(host, spill, excluded=collecting)
         self.report = SiteReport(self, idle, self.spilling)
 
@@ -427,6 +430,8 @@ class Worker(Shell):
                 self.tell(leader, control.Done(errand))
             case control.Keep(batch, folder):
                 self.keeping.ask(batch, folder)
+            case control.Ended(batches) if isinstance(self.host, ResumeHost):
+                self.host.last = batches
             case control.Watch(batch):
                 if len(self.watched) < WATCHED_MAX:
                     self.watched.append(batch)

@@ -193,7 +193,7 @@ def test_a_client_hears_of_the_end_once() -> None:
     term = Term().begun()
     term.handle(steps.ClientGreeted("client", "events", None))
     assert of(steps.EndInput, term.handle(steps.ClientSaid("client", control.Finish())))
-    assert told(term.handle(steps.InputEnded()), "client") == [control.Finished]
+    assert told(term.handle(steps.InputEnded(7)), "client") == [control.Finished]
     assert told(term.handle(steps.ClientSaid("client", control.Finish())), "client") == [
         control.Finished
     ]
