@@ -233,6 +233,10 @@ class Expressions:
             return _with(inner, function="is not null")
         return self._call("not", (inner,), node)
 
+    def _collate(self, node: Any) -> Expression:
+        name = node.expression.sql(dialect="spark").rpartition(".")[2].strip("`")
+        return self._call("collate", (self(node.this), Literal(name, datatypes.STRING)), node)
+
     def _between(self, node: Any) -> Expression:
         return self._operator(node, "between", (node.this, node.args["low"], node.args["high"]))
 
@@ -349,6 +353,7 @@ _METHODS: Final[Mapping[type, Callable[[Expressions, Any], Expression]]] = {
     exp.Is: Expressions._is,
     exp.Not: Expressions._not,
     exp.Between: Expressions._between,
+    exp.Collate: Expressions._collate,
     exp.In: Expressions._in,
     exp.Case: Expressions._case,
     exp.If: Expressions._if,

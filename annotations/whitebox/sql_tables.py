@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from annotations.dataflow import Position
-from annotations.whitebox.datatypes import BIGINT, STRING, UNKNOWN
+from annotations.whitebox.datatypes import BIGINT, STRING
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import (
     Aggregate,
@@ -150,7 +150,7 @@ class Builder:
             raise NotUnderstood("both sides must have the same number of columns", tree)
         columns = tuple(
             [
-                Column(a.name, a.type if a.type == b.type else UNKNOWN, a.nullable or b.nullable)
+                Column(a.name, common((a.type, b.type)), a.nullable or b.nullable)
                 for a, b in zip(left.columns, right.columns, strict=True)
             ]
         )

@@ -11,6 +11,7 @@ from annotations.whitebox.connect.grouping import grouped
 from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built, type_of
 from annotations.whitebox.ir import Call, Column, Expression, Literal, Ref, Relation, Unknown
+from annotations.whitebox.result_types import common
 
 _JOINS: Final = {
     1: ir.JoinKind.INNER,
@@ -129,7 +130,7 @@ def _set_op(home: Relations, proto: Any, at: Position | None) -> Built:
         return home.user_code([left, right], "a union of different columns", at)
     ends = [home.shown(left).relation, home.shown(right).relation]
     columns = tuple(
-        Column(a.name, a.type, a.nullable or b.nullable)
+        Column(a.name, common((a.type, b.type)), a.nullable or b.nullable)
         for a, b in zip(left.columns, right.columns, strict=True)
     )
     if proto.set_op_type == 2:

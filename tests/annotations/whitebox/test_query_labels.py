@@ -300,3 +300,24 @@ def test_another_component_reads_what_decides_of_a_type(text: str) -> None:
     """A collation that was forgotten on the way made `SELECT DISTINCT` confluent."""
     kind, _ = parse_type(text + ">" * text.count("<"))
     assert parse_type(schema_text(kind)) == (kind, True)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT name AS x FROM a UNION SELECT CAST(id AS STRING) FROM b",
+        "SELECT CAST(id AS STRING) AS x FROM a UNION SELECT name FROM b",
+        "SELECT DISTINCT x FROM (SELECT name AS x FROM a UNION ALL SELECT 'b' FROM b)",
+        "SELECT CAST(id AS STRING) COLLATE UTF8_LCASE AS x FROM a UNION SELECT 'b' FROM b",
+        "SELECT CAST(id AS STRING) COLLATE UNICODE AS x FROM a GROUP BY 1",
+        "SELECT k, sum(x) AS s FROM (SELECT k, n AS x FROM a UNION ALL SELECT k, d FROM measured) "
+        "GROUP BY k",
+    ],
+)
+def test_rows_of_several_types_have_one_that_holds_them_all(sql: str) -> None:
+    assert {path.within for path in derived(sql).paths()} == {Within.SEQUENCE}
+
+
+def test_a_text_under_the_collation_of_its_bytes_is_compared_as_it_is() -> None:
+    sql = "SELECT DISTINCT CAST(id AS STRING) COLLATE UTF8_BINARY AS x FROM a"
+    assert labels(sql) == {"a": "CW"}
