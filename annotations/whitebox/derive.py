@@ -266,7 +266,15 @@ def _opaque(context: Context, node: Opaque, *several: Facts) -> Facts:
     if node.nondeterministic:
         chances = unique((*chances, (facts.live, replace(evidence, construct="nondeterministic"))))
     copies = dict.fromkeys(node.columns, frozenset[tuple[int, str]]())
-    return replace(facts, copies=copies, moving={}, stores=stores, chances=chances)
+    assumed = (Assumption(node.assumes, node.position),) if node.assumes else ()
+    return replace(
+        facts,
+        copies=copies,
+        moving={},
+        stores=stores,
+        chances=chances,
+        assumptions=unique((*facts.assumptions, *assumed)),
+    )
 
 
 RULES: Final[Mapping[type, Callable[..., Facts]]] = {

@@ -460,6 +460,8 @@ class Opaque:
     nondeterministic: bool = False
     position: Position | None = None
     keys: tuple[Expression, ...] | None = None
+    assumes: str = ""
+    """What has to be true of the records, or the job stops."""
     left_open: str = ""
     """`text`: running the code could tell what its text does not. `place`: one of several ways is
     taken, and the place where it runs decides which."""

@@ -70,8 +70,10 @@ _MERGE: Final = re.compile(
     rf"({_NAME}).*?\bUSING\s+({_NAME}|\()",
     re.IGNORECASE | re.DOTALL,
 )
+_ON: Final = re.compile(r"\bON\b((?:(?!\bWHEN\b).)*)", re.IGNORECASE | re.DOTALL)
+_MATCHED: Final = re.compile(r"\bWHEN\s+MATCHED\b", re.IGNORECASE)
 _INSERTED: Final = re.compile(
-    r"\bON\b((?:(?!\bWHEN\b).)*)WHEN\s+NOT\s+MATCHED\s+(?:BY\s+TARGET\s+)?THEN\s+INSERT\s*\*\s*;?\s*",
+    rf"{_ON.pattern}WHEN\s+NOT\s+MATCHED\s+(?:BY\s+TARGET\s+)?THEN\s+INSERT\s*\*\s*;?\s*",
     re.IGNORECASE | re.DOTALL,
 )
 """The condition and the action of a `MERGE` that only inserts whole rows."""
@@ -351,11 +353,15 @@ class Answers:
         command: Any
         if merge:
             command = pb.MergeIntoTableCommand(target_table_name=target, source_table_plan=read)
+            if on := _ON.search(match.string, match.end()):
+                command.merge_condition.expression_string.expression = on[1]
             inserted = _INSERTED.search(match.string, match.end())
-            command.match_actions.extend([] if inserted else [pb.Expression()])
-            if inserted and inserted.end() == len(match.string):
-                command.merge_condition.expression_string.expression = inserted[1]
+            if _MATCHED.search(match.string, match.end()):
+                command.match_actions.add()
+            elif inserted and inserted.end() == len(match.string):
                 command.not_matched_actions.add().merge_action.action_type = INSERTING
+            else:
+                command.not_matched_by_source_actions.add()
         else:
             mode = pb.WriteOperationV2.Mode
             over = mode.MODE_OVERWRITE if _OVERWRITE.match(match[0]) else mode.MODE_APPEND

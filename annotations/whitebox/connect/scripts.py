@@ -348,7 +348,9 @@ def _written(
     if not varies:  # where they are, they are of the function's own micro-batches
         described["options"] = {k: v for k, v in options.items() if k.lower() not in _OF_BATCHES}
     target = getattr(written.command, "target_table_name", "")
-    plan, first, merged = _merged(written.command, plan) if target else (plan, None, "")
+    plan, first, merged, assumes = (
+        _merged(written.command, plan) if target else (plan, None, "", "")
+    )
     path = annotate(plan).paths.get(batch)
     if path is None:
         return None
@@ -373,7 +375,9 @@ def _written(
         code = {"reason": reason}
     if target:
         code = {"reason": merged}
-        plan = ir.Opaque((plan,), plan.columns, merged, position=written.position, keys=first)
+        plan = ir.Opaque(
+            (plan,), plan.columns, merged, position=written.position, keys=first, assumes=assumes
+        )
     made = {"plan": plan_json.to_json(plan), "in_batch": True, "code": code, "started": started}
     return described | made
 
@@ -398,31 +402,36 @@ def _anew(options: Mapping[str, str]) -> str:
 
 def _merged(
     command: Any, plan: ir.Relation
-) -> tuple[ir.Relation, tuple[ir.Expression, ...] | None, str]:
-    """The rows that a merge takes, by which of their columns it tells them apart, and what it does.
+) -> tuple[ir.Relation, tuple[ir.Expression, ...] | None, str, str]:
+    """The rows that a merge takes, by which of their columns it tells them apart, what it does, and
+    what has to be true of the rows.
 
     One that only inserts, of a micro-batch in which each key is once, inserts the first row of each
     key: which of a key's rows are in one micro-batch does not matter.
     """
     into = f"a merge into {command.target_table_name}"
+    pairs = map(_TIE.fullmatch, re.split(r"(?i)\bAND\b", _text(command.merge_condition)))
+    ties = [tie[2].lower() if tie is not None and tie[1] != tie[3] else "" for tie in pairs]
+    keys, rows = _once(plan)
     if command.match_actions or command.not_matched_by_source_actions:
-        return plan, None, (
-            f"{into} keeps, of records with the same key, what came last, and Spark stops the job "
-            "where several of a micro-batch meet one row of the table"
-        )  # fmt: skip
+        once = keys and {key.name.lower() for key in keys} <= {*ties}
+        alone = f"no two records of a micro-batch meet one row of {command.target_table_name}"
+        assumes = (
+            "" if once or not command.match_actions else f"{alone}, at which Spark stops the job"
+        )
+        reason = f"{into} keeps, of records with the same key, what came last"
+        return plan, None, reason, assumes
     actions = [each.merge_action for each in command.not_matched_actions]
     whole = all(
         each.action_type == INSERTING and not each.HasField("condition") for each in actions
     )
-    pairs = map(_TIE.fullmatch, re.split(r"(?i)\bAND\b", _text(command.merge_condition)))
-    ties = [tie[2].lower() if tie is not None and tie[1] != tie[3] else "" for tie in pairs]
-    keys, rows = _once(plan)
     if whole and len(actions) == 1 and keys and {key.name.lower() for key in keys} == set(ties):
         return rows, tuple(map(ir.Ref, keys)), (
             f"{into} inserts the first record of each {', '.join(ties)}, and those without one in "
             "each micro-batch"
-        )  # fmt: skip
-    return plan, None, f"{into} inserts the records of a key that are in the first micro-batch"
+        ), ""  # fmt: skip
+    reason = f"{into} inserts the records of a key that are in the first micro-batch"
+    return plan, None, reason, ""
 
 
 _TIE: Final = re.compile(r"\s*(\w+)\.(\w+)\s*==?\s*(\w+)\.(?i:\2)\s*")

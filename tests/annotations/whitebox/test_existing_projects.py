@@ -9,7 +9,7 @@ import pytest
 
 from annotations.diagnostics import BadInput
 from annotations.file import importing, load
-from annotations.vocabulary import Label
+from annotations.vocabulary import Label, Within
 from annotations.whitebox.connect.statements import Statement, statements
 from annotations.whitebox.pyspark_code import Script, Unreadable, read_script
 from annotations.whitebox.sandbox import Limits
@@ -226,6 +226,52 @@ def test_what_a_merge_of_micro_batches_keeps(tmp_path: Path) -> None:
         code += f"clicks.writeStream.queryName('q{at}').foreachBatch(merge{at}).start()\n"
     labels = {f"q{at}": label for at, (*_, label) in enumerate(MERGES)}
     assert labels_of(code, tmp_path) == labels
+
+
+def test_rows_of_several_types_have_one_that_holds_them_all(tmp_path: Path) -> None:
+    code = """
+from pyspark.sql import functions as F
+other = spark.readStream.schema("id INT, n DOUBLE, t STRING, c STRING COLLATE UTF8_LCASE").json("o")
+def start(df, name):
+    df.writeStream.queryName(name).outputMode("complete").format("memory").start()
+start(clicks.union(other.select("id", "n")).groupBy("id").agg(F.sum("n")), "floats")
+start(clicks.unionByName(clicks).groupBy("id").agg(F.sum("n")), "integers")
+start(other.select("t").union(other.select("c")).distinct(), "texts")
+"""
+    file = tmp_path / "script.py"
+    file.write_text(BEGINNING + code, encoding="utf-8")
+    dataflow, _ = importing.load(file, execute=Limits())
+    within = {name: each.paths[0].within for name, each in dataflow.components.items()}
+    every, sequence = Within.SET, Within.SEQUENCE
+    assert within == {"floats": sequence, "integers": every, "texts": sequence}
+
+
+@pytest.mark.parametrize(
+    ("body", "of", "does", "assumed"),
+    [
+        (SQL_MERGE, "", UPDATES, True),
+        (SQL_MERGE, "", f"{UPDATES} {INSERTS}", True),
+        (SQL_MERGE, FIRST, f"{UPDATES} {INSERTS}", False),
+        (SQL_MERGE, ".dropDuplicates(['id', 'n'])", UPDATES, True),
+        (SQL_MERGE, "", INSERTS, False),
+        (DELTA_MERGE, "", "whenMatchedUpdateAll()", True),
+        (DELTA_MERGE, FIRST, "whenMatchedUpdateAll()", False),
+        (OWN_MERGE, "", "whenMatched().updateAll()", True),
+    ],
+)
+def test_a_merge_that_updates_assumes_that_no_two_records_meet_one_row(
+    body: str, of: str, does: str, assumed: bool, tmp_path: Path
+) -> None:
+    code = "from delta.tables import DeltaTable\nfrom pyspark.sql import functions as F\n"
+    code += f"def merge(rows, batch):{body.format(of, does)}\n"
+    code += "clicks.writeStream.queryName('q').foreachBatch(merge).start()\n"
+    file = tmp_path / "job.py"
+    file.write_text(BEGINNING + code, encoding="utf-8")
+    (outcome,) = importing.load_all([file], execute=None)
+    assert not isinstance(outcome, BadInput), outcome
+    said = [each.text for path in outcome[0].components["q"].paths for each in path.assumed]
+    text = "no two records of a micro-batch meet one row of t, at which Spark stops the job"
+    assert (text in said) is assumed
 
 
 TABLES: Final = (
