@@ -71,6 +71,7 @@ LAW: dict[str, tuple[str, ...]] = {
         "flux_runtime.site",
         "flux_runtime.operators",
         "flux_runtime.protocol",
+        "flux_runtime.resume",
         "flux_runtime.observe",
         "flux_runtime.sealing",
         "flux_runtime.zookeeper",

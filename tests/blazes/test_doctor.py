@@ -135,6 +135,7 @@ def test_the_bounds_are_those_of_the_distribution() -> None:
         "rocksdict",
         "orjson",
         "msgspec",
+        "obstore",
     }
     assert packages == set(bounds)
     assert ("<", "3") in bounds["pandas"]

@@ -305,7 +305,7 @@ class Answers:
             lambda name: self.conf.get(name[1], name[0]),
             with_arguments(root.sql) if root is not None else command.sql,
         )
-        text = named(text)
+        text = named(text, self.views)
         outside.changing(text)
         if setting := _SET.fullmatch(text):
             self.conf[setting[1]] = setting[2]

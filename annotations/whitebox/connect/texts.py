@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -150,9 +150,9 @@ def query(
     return filled(found.plan, plain)
 
 
-def named(text: str) -> str:
+def named(text: str, views: Container[str] = ()) -> str:
     """The text with names for tables of which a part is not known, or all, which is noted: what is
-    not known may be a query in brackets.
+    not known may be a query in brackets. `views`: names that are there.
 
     >>> named("SELECT $a.b FROM $catalog.raw_$n.t JOIN $conf.table()")
     'SELECT $a.b FROM catalog.raw_n.t JOIN conf.table'
@@ -166,7 +166,10 @@ def named(text: str) -> str:
             r"\bSELECT\b", _inner(before), re.IGNORECASE
         ):
             return found[0]
-        if f"{found[3]}{found[4] or ''}" in MADE:
+        whole = f"{found[3]}{found[4] or ''}"
+        if whole in views:
+            return found[0]
+        if whole in MADE:
             note(f"`{found[3]}` is not known here, and taken for the name of a table")
         name = found[3].replace("$", "")
         return found[1] + (name if "." in name else f"table_{name}")
