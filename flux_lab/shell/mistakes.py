@@ -495,7 +495,7 @@ MISTAKES: Final = (
         "begin",
         "self.host.begin(self.fed)",
         "self.fed += len(self.again)\n    self.again.clear()\n    self.host.begin(self.fed)",
-        "leaders, resume",
+        "zombies, resume",
     ),
     Mistake(
         "a batch is safe when it is fed, under the resume protocol",
@@ -608,6 +608,8 @@ HARMLESS: Final = {
     "a state of an attempt that was given up is installed": "whoever gives up forgets the standby",
     "a candidate leads for ever": "its sites leave it, and what it would record of that is refused",
     "a site that dials a dead leader does not look who leads": "the attempt ends, only later",
+    "the ingress of a leader before goes on": "sites ask it anew, wherever it is",
+    "sites that come later are not told that the input has ended": "readers ask the other copy",
     "nobody deposes a leader that is gone": "its session ends all the same, only later",
 }
 """Mistakes that another line of defence makes good, and which."""
