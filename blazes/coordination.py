@@ -155,6 +155,8 @@ class Plan:
     """Measures against records that come again, before anything is ordered."""
     deliveries: Mapping[str, Delivered] = field(default_factory=dict)
     """Stream name -> how often its records come under the plan; empty where all come once."""
+    propagation: Propagation | None = field(default=None, repr=False, compare=False)
+    """The labels on the graph under the plan."""
 
 
 def plan(analysis: Analysis, *, target: Label = Label.ASYNC, alternatives: bool = True) -> Plan:
@@ -198,6 +200,7 @@ def _plan(analysis: Analysis, target: Label, alternatives: bool) -> Plan:
         verdict=verdict_of(after),
         repairs=repairs,
         deliveries={} if after.deliveries is None else after.deliveries.by_name(),
+        propagation=after,
     )
 
 

@@ -23,6 +23,7 @@ from blazes.coordination import (
     Strategy,
     Vote,
 )
+from blazes.core.graph import Output
 from blazes.core.propagation import NO_KEY
 from blazes.repairs import Means
 from blazes.report.index import Index, other_writers
@@ -221,6 +222,7 @@ def why(index: Index, name: str, step: Step) -> str | None:
             return (
                 f"{path.source} is sealed ({step.input}), but {path.annotation} needs all "
                 f"records {one}: these are not all in one sealed partition."
+                + _handed_on(index, name, path)
             )
         case "R4" | "S1" if others := _sealed_apart(index, name, step):
             return (
@@ -281,9 +283,36 @@ def _compatible(index: Index, path: Path, key: Key) -> bool:
     return propagation.interpreter.compatible(shape, key)
 
 
+def _handed_on(index: Index, component: str, path: Path) -> str:
+    """Which of several keys comes to a path, where what is before it hands on one alone."""
+    propagation = index.plan.propagation
+    assert propagation is not None
+    entering = {stream.name for stream in index.streams_into(component, [path.source])}
+    for output, key in propagation.handed_on.items():
+        if key and not entering.isdisjoint(stream.name for stream in output.streams):
+            return (
+                f" {output.component.name} hands on the seal on {tupled(key)} alone, for which "
+                f"others behind it wait; {listed(_sources(output))} sealed on a key that fits all "
+                "of them would do."
+            )
+    return ""
+
+
+def _sources(output: Output) -> list[str]:
+    """The source streams whose records come to an output."""
+    names, outputs = set(), [output]
+    for before in outputs:
+        for stream in (stream for path in before.paths for stream in path.input.streams):
+            if stream.producer is None:
+                names.add(stream.name)
+            elif stream.producer not in outputs:
+                outputs.append(stream.producer)
+    return sorted(names)
+
+
 def _sealed_apart(index: Index, component: str, step: Step) -> list[str]:
     """The inputs that meet a path's where no key is common to all; empty where one is (SP-19)."""
-    propagation = index.plan.analysis.propagation
+    propagation = index.plan.propagation
     assert propagation is not None
     for output, key in propagation.handed_on.items():
         if key == NO_KEY and (output.component.name, output.name) == (component, step.path.target):
