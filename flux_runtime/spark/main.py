@@ -175,18 +175,27 @@ def check_store(job: Job, settings: Settings) -> None:
         problems.append(
             f"{', '.join(on_sites)}: Flux sites keep their states on the disks of their machines"
         )
-    master = settings.master or settings.conf.get("spark.master", "local")
-    if not master.startswith("local"):
-        problems.append(
-            f"--master {master}: executors on other machines cannot write into the folder that the "
-            "driver works on; take --master 'local[*]'"
-        )
+    problems += _of_master(settings.master or settings.conf.get("spark.master", "local"))
     at_large = [stream for stream, file in _registered(job).items() if file is None]
     if at_large and settings.zookeeper == "embedded":
         problems.append(
             f"{', '.join(at_large)}: producers that are registered while the job runs are lost "
             "with the machine of an embedded ZooKeeper; name an ensemble (--zookeeper)"
         )
+    _refuse(problems, settings)
+
+
+def _of_master(master: str) -> list[str]:
+    """The problems of a state in an object store with a master of Spark."""
+    if master.startswith("local"):
+        return []
+    return [
+        f"--master {master}: executors on other machines cannot write into the folder that the "
+        "driver works on; take --master 'local[*]'"
+    ]
+
+
+def _refuse(problems: Sequence[str], settings: Settings) -> None:
     if problems:
         listed = "".join(f"\n  {problem}" for problem in problems)
         raise JobError(
@@ -273,6 +282,8 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
             sites=site_count(job),
         )
         stack.callback(session.stop)
+        if store is not None:  # spark-submit may have chosen the master
+            _refuse(_of_master(session.sparkContext.master or ""), settings)
         stack.enter_context(_signals(stop))
         for module in sorted(settings.folder.glob("*.py")):  # for the Python workers
             session.sparkContext.addPyFile(str(module))
