@@ -412,6 +412,7 @@ class Attack:
             stopped = "a newer driver" in first.said
             if not stopped:
                 self._no_error(first)
+            self.driver.kill()  # it may have left its ledger open, which is another driver's now
         self.check(final=False)
         return "the first one stopped" if stopped else "one after the other"
 
