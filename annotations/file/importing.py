@@ -21,6 +21,7 @@ from annotations.file import loads
 from annotations.file.formats import is_secret
 from annotations.file.import_code import OWN_OPTIONS, SCREENS, Change, Module, changes, module_of
 from annotations.vocabulary import STAR, Annotation
+from annotations.whitebox import file_metadata
 from annotations.whitebox.checking import findings
 from annotations.whitebox.components import lineage_to_write, reasons, written_path
 from annotations.whitebox.derivation import DerivedPath
@@ -298,7 +299,7 @@ def _query(derivation: Derived) -> list[str]:
     """The text of a node that one query in SQL fills, without the words that only SDP knows; none
     where a component could not have it: `_metadata` is not given to it with its records."""
     fills = derivation.node.fills
-    if len(fills) != 1 or fills[0].query is None or "_metadata" in fills[0].query.lower():
+    if len(fills) != 1 or fills[0].query is None or file_metadata.NAME in fills[0].query.lower():
         return []
     if any("." in name for name in derivation.paths):
         return []

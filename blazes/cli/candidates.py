@@ -139,8 +139,8 @@ def _harmless(body: Iterable[ast.stmt], reached: Set[str] | None) -> set[str]:
         if isinstance(statement, ast.ClassDef):
             parts = list(ast.walk(statement))
             used = {part.id for part in parts if isinstance(part, ast.Name)}
-            used |= {"import" for part in parts if isinstance(part, ast.Import | ast.ImportFrom)}
-            if not (used & (others | {"import"}) or _STARTS.search(ast.unparse(statement))):
+            imports = any(isinstance(part, ast.Import | ast.ImportFrom) for part in parts)
+            if not (used & others or imports or _STARTS.search(ast.unparse(statement))):
                 names.add(statement.name)
     return names - {"pipelines"}
 

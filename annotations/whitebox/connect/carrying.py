@@ -14,6 +14,7 @@ from annotations.whitebox.connect.definitions import Definitions
 from annotations.whitebox.connect.expression_text import NotWritten
 from annotations.whitebox.connect.frame_text import FrameText
 from annotations.whitebox.connect.reading import Reading
+from annotations.whitebox.file_metadata import NAME
 from annotations.whitebox.sql_dialect import NotParsed
 
 
@@ -33,7 +34,7 @@ def carried(
         if outside.DECIDED:
             raise NotWritten(f"`{next(iter(outside.DECIDED))}`, which is not known here")
         body = text.function(relation)
-        if any("_metadata" in line for line in body):
+        if any(NAME in line for line in body):
             raise NotWritten("`_metadata`, which no component is given with its records")
         for value in outside.MADE:
             if any(value in line for line in (*body, *definitions.statements.values())):

@@ -67,6 +67,7 @@ from annotations.whitebox.connect.values import (
     in_order,
     is_unknown,
     of_file,
+    of_open_length,
     open_up,
     same_value,
     shown_text,
@@ -691,7 +692,7 @@ class Interpreter:
         if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
             self._repeated(f"a loop over `{shown_text(values)}`", node, scope, values)
             return
-        if isinstance(values, Open) and not isinstance(values, outside.Columns):
+        if of_open_length(values):
             if not values:
                 self._repeated(f"a loop over `{ast.unparse(node.iter)[:60]}`", node, scope)
                 return
@@ -1010,7 +1011,7 @@ class Interpreter:
         values = in_order(self.value(first.iter, scope))
         if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
             raise TypeError("not known")
-        if isinstance(values, Open) and not isinstance(values, outside.Columns):
+        if of_open_length(values):
             if not values:
                 raise TypeError("not known")
             values = [as_by_default(each) for each in values]

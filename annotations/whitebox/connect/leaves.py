@@ -88,8 +88,12 @@ def _sql(home: Relations, proto: Any, at: Position | None) -> Built:
 def _occurrence(home: Relations, relation: Any) -> Callable[[], Relation]:
     """What makes a table of a query; of one that is no view, the query tells the columns."""
     name = relation.read.named_table.unparsed_identifier
-    table = name and name not in home.views and home.source_of(relation.read, None)
-    return lambda: (table and home.source_of(relation.read, None)) or home.plan(relation)
+
+    def made() -> Relation:
+        table = home.source_of(relation.read, None) if name and name not in home.views else None
+        return home.plan(relation) if table is None else table
+
+    return made
 
 
 def _with_relations(home: Relations, proto: Any, at: Position | None) -> Built:

@@ -113,19 +113,19 @@ class Outside(str):
         return str.__new__(cls, text)
 
     def __eq__(self, other: object) -> bool:
-        if _users(sys._getframe(1).f_code.co_filename):
+        if of_user(sys._getframe(1)):
             DECIDED[str(self)] = None
         return str.__eq__(self, other)
 
     __hash__ = str.__hash__
 
     def __bool__(self) -> bool:
-        if _users(sys._getframe(1).f_code.co_filename):
+        if of_user(sys._getframe(1)):
             DECIDED[str(self)] = None
         return True
 
     def __len__(self) -> int:
-        if _users(sys._getframe(1).f_code.co_filename):
+        if of_user(sys._getframe(1)):
             DECIDED[str(self)] = None
         return str.__len__(self)
 
@@ -266,14 +266,14 @@ class Default(str, Open):
     """The text that an argument, a variable or a parameter has where nobody gives it another."""
 
     def __eq__(self, other: object) -> bool:
-        if _users(sys._getframe(1).f_code.co_filename):
+        if of_user(sys._getframe(1)):
             DECIDED[str(self)] = None
         return str.__eq__(self, other)
 
     __hash__ = str.__hash__
 
     def __int__(self) -> int:
-        if _users(sys._getframe(1).f_code.co_filename):
+        if of_user(sys._getframe(1)):
             DECIDED[str(self)] = None
         return int(str(self))
 
@@ -310,12 +310,12 @@ class Defaults(list[Any], Open):
         return Defaults(found) if isinstance(place, slice) else found
 
     def _asked(self) -> Defaults:
-        if _users(sys._getframe(2).f_code.co_filename):
+        if of_user(sys._getframe(2)):
             ASKED[self.of] = None
         return self
 
     def __contains__(self, asked: object) -> bool:
-        if _users(sys._getframe(1).f_code.co_filename):
+        if of_user(sys._getframe(1)):
             DECIDED[f"{asked!r} in {self.of}"] = None
         return list.__contains__(self, asked)
 
@@ -336,7 +336,7 @@ def _methods(kind: type[Default] | type[Outside]) -> None:
     def of(function: Callable[..., Any]) -> Callable[..., Any]:
         def method(text: str, *arguments: Any, **named: Any) -> Any:
             found = function(text, *arguments, **named)
-            if not _users(sys._getframe(1).f_code.co_filename):
+            if not of_user(sys._getframe(1)):
                 return found
             if isinstance(found, str):
                 return kind(found)
@@ -418,7 +418,9 @@ class _Finder(MetaPathFinder, Loader):
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         root = name.partition(".")[0]
-        if name in MODULES or ((root in SERVICES) == self.first and (self.first or _of_user())):
+        if name in MODULES or (
+            (root in SERVICES) == self.first and (self.first or _users_import())
+        ):
             return ModuleSpec(name, self, is_package=True)
         return None
 
@@ -438,12 +440,12 @@ MODULES: Final[dict[str, Callable[[], ModuleType]]] = {}
 """Modules that are made here: name -> what makes them."""
 
 
-def _of_user() -> bool:
+def _users_import() -> bool:
     """Whether it is the user's code that imports."""
     frame = sys._getframe(2)
     while frame is not None and "importlib" in frame.f_code.co_filename:
         frame = frame.f_back  # type: ignore[assignment]
-    return frame is not None and _users(frame.f_code.co_filename)
+    return frame is not None and of_user(frame)
 
 
 def of_user(frame: FrameType) -> bool:
@@ -478,7 +480,7 @@ def watch() -> None:
 
     def noted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         def asked(*arguments: Any, **named: Any) -> Any:
-            if _users(sys._getframe(1).f_code.co_filename):
+            if of_user(sys._getframe(1)):
                 ASKED[f"{name}({', '.join(map(repr, arguments[-1:]))})"] = None
             return function(*arguments, **named)
 
@@ -486,7 +488,7 @@ def watch() -> None:
 
     def setting(conf: Any, key: str, *default: Any, **named: Any) -> Any:
         found = get(conf, key, *default, **named)
-        return by_default(found, key) if _users(sys._getframe(1).f_code.co_filename) else found
+        return by_default(found, key) if of_user(sys._getframe(1)) else found
 
     get = RuntimeConf.get
     RuntimeConf.get = setting  # type: ignore[method-assign,assignment]
@@ -504,7 +506,7 @@ def watch() -> None:
 def _heard(frame: FrameType, event: str, function: Any) -> None:
     """Note a call by the user's code whose result is another one each time."""
     by = frame if event == "c_call" else frame.f_back if event == "call" else None
-    if by is None or not _users(by.f_code.co_filename):
+    if by is None or not of_user(by):
         return
     if event == "call":
         name = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_qualname}"
@@ -549,7 +551,7 @@ def arguments(text: str, path: str, *, run: bool) -> list[str]:
         return given, rest
 
     def looked_at(namespace: Any, name: str) -> Any:
-        if name in OPEN_ARGUMENTS and _users(sys._getframe(1).f_code.co_filename):
+        if name in OPEN_ARGUMENTS and of_user(sys._getframe(1)):
             ASKED[f"${name}"] = None
         return object.__getattribute__(namespace, name)
 
@@ -570,19 +572,19 @@ def _environment() -> None:
         try:
             return found(environment, key)
         except KeyError:
-            if _users(sys._getframe(1).f_code.co_filename):
+            if of_user(sys._getframe(1)):
                 return Outside(f"${key}")
             raise
 
     def get_or(environment: Any, key: Any, default: Any = None) -> Any:
         if key in environment:
             return found(environment, key)
-        if not _users(sys._getframe(1).f_code.co_filename):
+        if not of_user(sys._getframe(1)):
             return default
         return Outside(f"${key}") if default is None else by_default(default, str(key))
 
     def getenv(key: Any, default: Any = None) -> Any:
-        if key in os.environ or not _users(sys._getframe(1).f_code.co_filename):
+        if key in os.environ or not of_user(sys._getframe(1)):
             return os.environ.get(key, default)
         return Outside(f"${key}") if default is None else by_default(default, str(key))
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from annotations.dataflow import Position
 from annotations.whitebox.datatypes import UNKNOWN, DataType, Family
-from annotations.whitebox.file_metadata import of_file
+from annotations.whitebox.file_metadata import NAME, of_file
 from annotations.whitebox.ir import Call, Column, Expression, Ref, Relation, Unknown
 
 _PARTS: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
@@ -52,7 +52,7 @@ class Names:
         if plan is not None:
             return self._taken(parts, built, plan, at)
         matches = self._find(parts, built.columns)
-        if matches is None and parts[0].lower() == "_metadata":
+        if matches is None and parts[0].lower() == NAME:
             matches = self._find(parts, built.relation.columns)
             if matches is not None:
                 metadata, fields = Ref(matches[0][0], at), matches[1]

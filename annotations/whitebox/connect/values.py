@@ -150,6 +150,11 @@ def enumerated(*values: Any) -> bool:
     )
 
 
+def of_open_length(values: Any) -> bool:
+    """Whether a loop over values may have other turns; columns are those that the code names."""
+    return isinstance(values, Open) and not isinstance(values, outside.Columns)
+
+
 def is_unknown(value: Any) -> bool:
     """Whether nothing is known of a value."""
     return isinstance(value, Outside)
