@@ -113,7 +113,7 @@ def serving(store: Store) -> Iterator[Mapping[str, str]]:
     """Serve the store on loopback; the environment variables that lead to it."""
     handler = type("Handler", (_Handler,), {"store": store})
     server = _Server(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
@@ -137,6 +137,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     store: Store
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # each answer in one piece, which nobody has to wait for
 
     def do_PUT(self) -> None:
         """Put an object, perhaps on a condition."""

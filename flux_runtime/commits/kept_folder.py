@@ -432,7 +432,7 @@ class KeptFolder:
                         f"({error}). Nothing was committed after that; start the job again when "
                         "it answers"
                     ) from error
-                time.sleep(0.2)
+                time.sleep(self._objects.first_wait_s)
 
     def _fenced(self, newest: tuple[Head, Version] | None) -> FencedError:
         if newest is None:

@@ -66,6 +66,9 @@ class Objects:
         StoreError: the package is missing, or the address is none.
     """
 
+    first_wait_s = 0.1
+    """How long to wait before a request is repeated; then twice as long each time."""
+
     def __init__(self, address: str) -> None:
         self.address = address.rstrip("/")
         try:
@@ -83,6 +86,7 @@ class Objects:
                 self.address,
                 retry_config={
                     "max_retries": 10,
+                    "backoff": {"init_backoff": timedelta(seconds=self.first_wait_s), "base": 2},
                     "retry_timeout": timedelta(seconds=RETRIES_S),
                 },
             )

@@ -27,6 +27,7 @@ DRIVERS = 6
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setattr(Objects, "first_wait_s", 0.001)
     store = Store(random.Random(7))
     with serving(store) as environment:
         for name, value in environment.items():
