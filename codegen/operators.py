@@ -90,7 +90,10 @@ def operator(module: str, function: str, file: Path | None, tree: ast.Module) ->
             return Operator(module, function, file, None)
         near = did_you_mean(function, bound)
         raise OperatorError(f"module {module!r} has no function {function!r}{near}")
-    if definition is None or not all(map(Names(tree).declared_by, _called(definition))):
+    if definition is None:
+        return Operator(module, function, file, None)
+    decorators = _called(definition)
+    if decorators and not all(map(Names(tree).declared_by, decorators)):
         return Operator(module, function, file, None)
     arguments = definition.args
     positional = [*arguments.posonlyargs, *arguments.args]
