@@ -76,6 +76,8 @@ def taken_of(settings: Mapping[str, Any]) -> Iterator[str]:
     yield from (_OPTIONS[o] for o in map("=".join, options.items()) if o in _OPTIONS)
     if kind.startswith("rate"):
         yield "it makes the same records again, which the clock decides"
+    elif kind == "socket":
+        yield "no failure strikes while it is read: a socket gives no record again"
     elif kind and kind not in _KEEPING:
         yield f"it gives the same records again after a failure ({kind})"
     if kind in FILES | {"cloudfiles"} and "columns" not in settings:

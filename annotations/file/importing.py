@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 from annotations.dataflow import Dataflow, Position, Reason
 from annotations.diagnostics import CODES, BadInput, Diagnostic
 from annotations.file import loads
-from annotations.file.formats import is_secret
+from annotations.file.formats import is_secret, unknown_option
 from annotations.file.import_code import OWN_OPTIONS, SCREENS, Change, Module, changes, module_of
 from annotations.vocabulary import STAR, Annotation
 from annotations.whitebox import file_metadata
@@ -86,7 +86,10 @@ def _unread(path: Path, unreadable: Unreadable, execute: Limits | None) -> BadIn
 
 def _loaded(graph: Graph) -> Loaded:
     derivations = derived(graph)
-    dataflow, _ = loads(text_of(graph, derivations), file=str(graph.origin))
+    try:
+        dataflow, _ = loads(text_of(graph, derivations), file=str(graph.origin))
+    except BadInput as bad:  # its places are not in the code
+        raise BadInput([replace(mistake, position=None) for mistake in bad.diagnostics]) from None
     return _placed(dataflow, graph, derivations), _warnings(graph)
 
 
@@ -392,16 +395,19 @@ def _external(key: str, settings: Mapping[str, Any]) -> Iterator[str]:
     options = {
         k: v for k, v in dict(settings.get("options") or {}).items() if k.lower() not in OWN_OPTIONS
     }
-    hidden = [k for k, v in options.items() if is_secret(k, str(v))]
-    unnamed = [k for k in options if not re.fullmatch(r"\w[\w.-]*", k)]
-    hidden += unnamed
-    if options.keys() - set(hidden):
+    hidden: dict[str, str] = {}
+    for name, value in options.items():
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            hidden[name] = "it is not known here"
+        elif unknown_option(settings.get("format") or "", name):
+            hidden[name] = "Spark does not know it of this format"
+        elif is_secret(name, str(value)):
+            hidden[name] = "it looks like a secret: write ${env:NAME} or ${file:PATH}"
+    if options.keys() - hidden.keys():
         inside = [f"{scalar(k)}: {scalar(str(v))}" for k, v in options.items() if k not in hidden]
         parts.append(f"options: {{{', '.join(inside)}}}")
     yield from _long(f"    {key}: {{{', '.join(parts)}}}")
-    for name in hidden:
-        secret = "it looks like a secret: write ${env:NAME} or ${file:PATH}"
-        why = "it is not known here" if name in unnamed else secret
+    for name, why in hidden.items():
         yield from _comment(f"TODO the option {name} was left out: {why}", "    ")
 
 

@@ -24,6 +24,8 @@ _EXPORTED: Final = "# Databricks notebook source"
 _MAGIC: Final = "# MAGIC"
 _CELL_MARK: Final = re.compile(r"#\s*COMMAND\s*-+\s*$")
 _COMMAND: Final = re.compile(r"\s*(%%?[A-Za-z_]+|!(?!=))(.*)", re.DOTALL)
+_ADDED: Final = re.compile(r"\bsys\.path\.(?:append|insert)\((.*)\)")
+_TEXT: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _OTHER_LANGUAGES: Final = frozenset({"scala", "r", "md", "sh", "fs", "html", "bash", "markdown"})
 
 
@@ -132,22 +134,34 @@ def module_file(name: str, beside: Path, *, level: int = 0) -> Path | None:
     """The file of the project's module that `import name` means, in the file `beside`; with a
     `level`, `from .name import` with so many dots.
 
-    It lies beside the file, or below a folder above that, inside the project, or its `src`.
+    It lies beside the file, or below a folder above that, inside the project, or its `src`; or in a
+    folder that the file adds to Python's path.
     """
     if level:
         folders = [beside.parents[level - 1]] if level <= len(beside.parents) else []
     else:
         root = project_of(beside.parent)
         installed = "site-packages" in beside.parts
-        parents = () if installed else beside.parent.parents
+        parents = () if installed else (beside.parent, *beside.parent.parents)
         above = [each for each in parents if each.is_relative_to(root)]
         folders = [beside.parent, *(inner for each in above for inner in (each, each / "src"))]
+        added = (each / name for name in _added(beside) for each in above)
+        folders += (folder for folder in added if folder.resolve().is_relative_to(root.resolve()))
     for folder in folders if name else ():
         file = folder.joinpath(*name.split("."))
         for place in (file.with_suffix(".py"), file / "__init__.py"):
             if place.is_file():
                 return place
     return None
+
+
+def _added(file: Path) -> Iterator[str]:
+    """The folders that a file adds to Python's path, as far as its text has their names."""
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    for added in _ADDED.findall(text):
+        names = [name for pair in _TEXT.findall(added) for name in pair if name]
+        if names:
+            yield str(Path(*names)).lstrip("/")
 
 
 def notebook(name: str, beside: Path) -> Path | None:

@@ -16,6 +16,7 @@ import pytest
 from annotations.diagnostics import BadInput
 from annotations.file import importing
 from annotations.whitebox.components import written_path
+from annotations.whitebox.connect.program import module_file
 from annotations.whitebox.existing import Graph, derived, read_all
 from annotations.whitebox.pyspark_code import Unreadable
 from annotations.whitebox.sandbox import Limits
@@ -970,7 +971,8 @@ _TAKEN: Final = (
     ("format('delta').option('skipChangeCommits', True)", "no row of it is changed"),
     ("format('cloudFiles')", "its first files show the schema"),
     ("format('rate')", "the clock"),
-    ("format('socket').option('host', 'h')", "gives the same records again"),
+    ("format('socket').option('host', 'h')", "a socket gives no record again"),
+    ("format('mqtt').option('topic', 't')", "gives the same records again"),
     ("format('json').schema('k INT')", ""),
     ("format('json').schema('k INT').option('cleanSource', 'delete')", "never read from"),
 )
@@ -1074,6 +1076,20 @@ def test_a_configuration_file_is_read_inside_of_its_project_alone(tmp_path: Path
         assert ("df -> append" in _started(graph)) is known, path
 
 
+def test_no_module_is_read_outside_of_the_project(tmp_path: Path) -> None:
+    script = tmp_path / "project" / "job.py"
+    for file in (script.parent / "pyproject.toml", script.parent / "lib" / "inner.py"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    (tmp_path / "outer.py").touch()
+    (script.parent / "link").symlink_to(tmp_path)
+    script.write_text('sys.path.append("lib")\nsys.path += []\n')
+    assert module_file("inner", script) == script.parent / "lib" / "inner.py"
+    for name in ("..", "link", "/", "lib/../.."):
+        script.write_text(f"sys.path.insert(0, {name!r})")
+        assert module_file("outer", script) is None, name
+
+
 def test_modules_are_those_of_the_package_that_a_script_belongs_to(tmp_path: Path) -> None:
     """Below its folder, those above it, or `src`; a function of the user calls them, too."""
     clock = "from time import time\ndef now(x): return time()\n"
@@ -1085,6 +1101,7 @@ def test_modules_are_those_of_the_package_that_a_script_belongs_to(tmp_path: Pat
         "tools/other.py": "from shop.clocks import now\nimport shop.clocks\n"
         "SINCE, later = shop.clocks.now(0), lambda x: now(x)\nBEGAN = now(0)\nSIZES = [3]\n",
         "jobs/delta.py": "def step(df): return df.dropDuplicates(['k'])\n",
+        "lib/parts/extra.py": "def step(df): return df.dropDuplicates(['k'])\n",
     }
     for name, text in files.items():
         tmp_path.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
@@ -1097,6 +1114,13 @@ def test_modules_are_those_of_the_package_that_a_script_belongs_to(tmp_path: Pat
         "tools/e.py": ("from shop.steps import far\ndf = far.step(df)", "CW"),
         "jobs/f.py": ("from .delta import step\ndf = step(df)", "OW[k]"),
         "tools/g.py": ("import jobs.delta as d\ndf = d.step(df)", "OW[k]"),
+        "j.py": ("from shop.steps import far\ndf = far.step(df)", "CW"),
+        "tools/k.py": (
+            "import os, sys\nhere = os.path.dirname(__file__)\n"
+            "sys.path.insert(0, os.path.join(here, '..', 'lib', 'parts'))\n"
+            "import extra\ndf = extra.step(df)",
+            "OW[k]",
+        ),
         "tools/h.py": (
             "from shop.clocks import now\ndf = df.withColumn('t', F.udf(now, 'double')('k'))",
             "CR, chance",

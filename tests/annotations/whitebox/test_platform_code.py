@@ -39,6 +39,15 @@ def guarded():
 """,
         {"rides": "CR", "counted": "OW[k]", "guarded": "CR"},
     ),
+    "options.py": (
+        """
+df = spark.readStream.format("kafka").option("subscribe", "t").option("delimeter", ",").load()
+kept = spark.readStream.schema("k INT").option("maxFilePerTrigger", 1).json("/in/k")
+df.writeStream.queryName("read").format("console").option("nunRows", 5).start()
+kept.writeStream.queryName("kept").format("jsn").start("/out/kept")
+""",
+        {"read": "CR", "kept": "CR"},
+    ),
     "changes.py": (
         """
 import dlt
