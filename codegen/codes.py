@@ -284,6 +284,16 @@ _ROWS: Final = (
         "keep (site_memory in the deployment section)",
     ),
     Code(
+        "BLZ537",
+        Severity.ERROR,
+        "an operation for streams alone in a component that waits or is ordered",
+        "A component that waits for partitions, is ordered or keeps its inputs is handed records "
+        "in batches, and Spark has applyInPandasWithState and dropDuplicatesWithinWatermark for "
+        "streams alone: the job would stop when it starts.",
+        "call applyInPandas in place of applyInPandasWithState, and dropDuplicates in place of "
+        "dropDuplicatesWithinWatermark: a complete partition needs no state",
+    ),
+    Code(
         "BLZ541",
         Severity.WARNING,
         "a project that was edited by hand",

@@ -17,7 +17,14 @@ from annotations.diagnostics import Diagnostic
 from annotations.vocabulary import AnnotationKind, Within
 from blazes.coordination import Entry, Plan, Strategy
 from codegen.codes import CODES
-from codegen.operators import TAKEN, Operator, OperatorError, find
+from codegen.operators import (
+    OF_GROUPS,
+    TAKEN,
+    Operator,
+    OperatorError,
+    find,
+    named_attributes,
+)
 
 
 class Kind(enum.Enum):
@@ -200,6 +207,22 @@ def kind_of(
     if all(path.annotation.kind is AnnotationKind.CR for path in own) and len(reads) == 1:
         return Kind.FUSED
     return Kind.FUSED if implementation is None and len(writes) == 1 else Kind.NATIVE
+
+
+def ordered_by_spark(draft: Draft, folder: FilePath) -> bool:
+    """Whether an ordered output is run by Spark's operators, whose log keeps the micro-batches.
+
+    It is where the order within a partition does not matter, and where a function is handed the
+    groups of micro-batches: of that it is said where it is derived that it is taken not to matter.
+    """
+    by = draft.implementation
+    if draft.reads or len(draft.writes) != 1:
+        return False
+    if not draft.sequence:
+        return True
+    if by is None or by.python is None:
+        return False
+    return not OF_GROUPS.isdisjoint(named_attributes(by.python, folder))
 
 
 def mixed(draft: Draft) -> list[Diagnostic]:

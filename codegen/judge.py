@@ -7,7 +7,7 @@ and `seals` follow the punctuations, `sites` looks at what runs beside Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Final
 from annotations.dataflow import Endpoint
 from annotations.diagnostics import Diagnostic, errors_among
 from blazes.coordination import Plan
+from codegen.codes import CODES
 from codegen.deduplication import with_deduplication
-from codegen.drafts import folder_of
+from codegen.drafts import Kind, folder_of, ordered_by_spark
 from codegen.ends import sink_problems, source_problems
 from codegen.gates import with_gates
 from codegen.network import Network, network, with_kept_inputs
+from codegen.operators import STREAMS_ONLY, named_attributes
 from codegen.seals import Route, routes
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ def judged(plan: Plan) -> Judgement:
         from codegen.sites import site_problems
 
         problems += site_problems(net, code)
+    problems += _of_streams_alone(net, sealed)
     for stream in plan.analysis.dataflow.streams.values():
         if stream.producer is None:
             problems += source_problems(stream)
@@ -72,6 +75,21 @@ def judged(plan: Plan) -> Judgement:
     errors = errors_among(ordered)
     warnings = tuple(problem for problem in ordered if problem not in errors)
     return Judgement(plan, net, sealed, tuple(errors), warnings)
+
+
+def _of_streams_alone(net: Network, sealed: Mapping[Endpoint, Route]) -> Iterator[Diagnostic]:
+    """Functions that are handed batches, with an operation that Spark has for streams alone."""
+    folder = folder_of(net.plan.analysis.dataflow)
+    for at, draft in net.drafts.items():
+        by = draft.implementation
+        if by is None or by.python is None:
+            continue
+        waits = draft.kind is Kind.SEAL and at in sealed and sealed[at].promise is None
+        ordered = draft.kind is Kind.ORDER and not ordered_by_spark(draft, folder)
+        if waits or ordered or draft.kind is Kind.ACCUMULATING:
+            for operation in sorted(STREAMS_ONLY & named_attributes(by.python, folder)):
+                message = f"{at} is handed batches, and {by.python} calls {operation}"
+                yield Diagnostic(CODES["BLZ537"], message, by.position)
 
 
 def refusals(plan: Plan) -> tuple[Diagnostic, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 from annotations.dataflow import Endpoint, Stream
 from blazes.coordination import Entry, Mode, Release, Scope, Strategy, Vote
 from codegen import wording
-from codegen.drafts import Draft, Kind, path_words, reference_of
+from codegen.drafts import Draft, Kind, folder_of, ordered_by_spark, path_words, reference_of
 from codegen.ends import sink
 from codegen.model import (
     Channel,
@@ -332,7 +332,7 @@ class Lowering:
         writes = self._inputs(draft, draft.writes)
         reads = self._inputs(draft, draft.reads)
         entries = [entry for entry in draft.entries if entry.strategy is Strategy.ORDER]
-        native = not reads and len(writes) == 1 and not draft.sequence
+        native = ordered_by_spark(draft, folder_of(self._net.plan.analysis.dataflow))
         scope = Scope.GATE if all(e.scope is Scope.GATE for e in entries) else Scope.GLOBAL
         ordered = {name for entry in entries for name in entry.inputs}
         partitioned = scope is Scope.GATE and ordered >= writes.keys()

@@ -10,6 +10,7 @@ import ast
 import functools
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -31,6 +32,13 @@ TAKEN: Final = frozenset(sys.stdlib_module_names) | {
     "pyspark",
 }
 """Top-level modules that a copied operator would hide, and the job itself."""
+OF_GROUPS: Final = frozenset(
+    {"applyInArrow", "applyInPandas", "applyInPandasWithState"}
+    | {"transformWithState", "transformWithStateInPandas"}
+)
+"""Operations that hand a function the groups of a micro-batch, perhaps with state."""
+STREAMS_ONLY: Final = frozenset({"applyInPandasWithState", "dropDuplicatesWithinWatermark"})
+"""Operations of DataFrames that Spark refuses of batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,33 @@ def files(modules: Iterable[str], folder: Path) -> dict[str, Path]:
             files[file.relative_to(folder).as_posix()] = file
             todo += imports(file, name)
     return dict(sorted(files.items()))
+
+
+def named_attributes(reference: str, folder: Path) -> set[str]:
+    """The attributes that a function names, and those functions and classes beside it that it uses.
+
+    Args:
+        reference: `module:function`.
+        folder: of the dataflow.
+    """
+    module, _, function = reference.partition(":")
+    definitions: dict[str, ast.AST] = {}
+    for file in files([module], folder).values():
+        with suppress(SyntaxError, ValueError):
+            for node in ast.walk(parsed(file)):
+                if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                    definitions[node.name] = node
+    named: set[str] = set()
+    todo = [function]
+    while todo:
+        definition = definitions.pop(todo.pop(), None)
+        for node in () if definition is None else ast.walk(definition):
+            if isinstance(node, ast.Attribute):
+                named.add(node.attr)
+                todo.append(node.attr)
+            elif isinstance(node, ast.Name):
+                todo.append(node.id)
+    return named
 
 
 def imports(file: Path, module: str) -> list[str]:

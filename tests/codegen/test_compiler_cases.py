@@ -66,6 +66,20 @@ def spark(clicks):
 def longer(clicks):
     more = clicks.mapInPandas(iter, "id INT", barrier=True)
     return more
+
+def once(clicks):
+    return clicks.dropDuplicatesWithinWatermark(["id"])
+
+class Steps:
+    def counted(self, rows):
+        by_id = once(rows).groupBy("id")
+        return by_id.applyInPandasWithState(iter, "id INT", "n INT", "append", "")
+
+def stepped(clicks):
+    return Steps().counted(clicks)
+
+def grouped(clicks):
+    return clicks.groupBy("id").applyInPandas(len, "id INT")
 '''
 
 

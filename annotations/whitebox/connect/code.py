@@ -61,16 +61,64 @@ def _map_partitions(home: Relations, proto: Any, at: Position | None) -> Built:
     return _user_code(home, [built], proto.func, what, at, schema, writes=False)
 
 
+_TIMES: Final = {
+    "processingtime": "and is told the time of the machine",
+    "eventtime": "and is told the time, which all records move on",
+}
+"""How a function can be called without records, and what it sees then."""
+
+
+def _grouped(
+    home: Relations,
+    over: Built,
+    by: Sequence[Any],
+    function: Any,
+    what: str,
+    at: Position | None,
+    schema: DataType | None,
+    *,
+    time: str = "",
+    state: Sequence[Built] = (),
+) -> Built:
+    """What a function makes of the rows of each group, with their state where it keeps some.
+
+    Args:
+        home: makes the plan.
+        over: the rows.
+        by: expressions by which they are grouped.
+        function: in the plan.
+        what: it does.
+        at: the place in the code.
+        schema: of the rows that it gives.
+        time: the mode of its timers or time-outs.
+        state: what it begins with.
+    """
+    mode = time.lower().removesuffix("timeout")
+    if mode in _TIMES:
+        what = f"{what}, {_TIMES[mode]}"
+    built = _user_code(home, [over, *state], function, what, at, schema)
+    node = built.relation
+    assert isinstance(node, ir.Opaque)
+    if mode == "processingtime":
+        node = replace(node, nondeterministic=True)
+    elif not (mode in _TIMES or node.nondeterministic or state):
+        name = function.function_name
+        vouched = f"`{name}` is taken to depend on one group alone, in any order in a micro-batch"
+        keys = [v for each in by for _, v in home.expressions.outputs(each, over)]
+        node = replace(node, keys=tuple(keys), assumes=vouched)
+    return replace(built, relation=node)
+
+
 def _group_map(home: Relations, proto: Any, at: Position | None) -> Built:
-    stateful = proto.HasField("transform_with_state_info")
-    schema = proto.func.python_udf.output_type
-    if stateful:
-        schema = proto.transform_with_state_info.output_schema
-    what = "keeps state of its own (transformWithState)" if stateful else "sees whole groups"
-    inside = [home.build(proto.input)]
-    if proto.HasField("initial_input"):
-        inside.append(home.build(proto.initial_input))
-    return _user_code(home, inside, proto.func, what, at, from_proto(schema))
+    over, by = home.build(proto.input), proto.grouping_expressions
+    if not proto.HasField("transform_with_state_info"):
+        schema = from_proto(proto.func.python_udf.output_type)
+        return _grouped(home, over, by, proto.func, "sees whole groups", at, schema)
+    info = proto.transform_with_state_info
+    what, schema = "keeps state of its own (transformWithState)", from_proto(info.output_schema)
+    state = [home.build(proto.initial_input)] if proto.HasField("initial_input") else []
+    time = info.time_mode
+    return _grouped(home, over, by, proto.func, what, at, schema, time=time, state=state)
 
 
 def _co_group_map(home: Relations, proto: Any, at: Position | None) -> Built:
@@ -82,7 +130,8 @@ def _co_group_map(home: Relations, proto: Any, at: Position | None) -> Built:
 def _apply_in_pandas_with_state(home: Relations, proto: Any, at: Position | None) -> Built:
     what = "keeps state of its own (applyInPandasWithState)"
     schema = ddl_type(proto.output_schema)
-    return _user_code(home, [home.build(proto.input)], proto.func, what, at, schema)
+    over, by = home.build(proto.input), proto.grouping_expressions
+    return _grouped(home, over, by, proto.func, what, at, schema, time=proto.timeout_conf)
 
 
 CONVERTERS: Final[dict[str, Converter]] = {

@@ -444,6 +444,7 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Graph | Unread
     folder = tmp_path_factory.mktemp("scripts")
     folder.joinpath("job.json").write_text(_SETTINGS["job.json"])
     texts = [*_not_known(), *_holding(), *_queries(), *_bodies(), *_anew(), *_taken()]
+    texts += _groups()
     texts += _unfollowed()
     files = [folder / f"job_{number}.py" for number in range(len(texts))]
     for file, text in zip(files, texts, strict=True):
@@ -962,6 +963,49 @@ def test_a_micro_batch_is_all_that_a_function_of_it_may_depend_on(
     for text, label in _bodies().items():
         labels = _started(graphs[text]).values()
         assert {each for of_path in labels for each in of_path} == {label}, text
+
+
+_TIMED: Final = "df.groupBy('k').applyInPandasWithState(f, 'k INT', 'n INT', 'append', {!r})"
+_PROCESSED: Final = "df.groupBy('k').transformWithStateInPandas(P(), 'k INT', 'Update', {!r})"
+_GROUPED: Final = {
+    "df.groupBy('k').applyInPandas(f, 'k INT')": "OW[k]",
+    "df.groupBy('k', 'v').applyInPandas(f, 'k INT')": "OW[k,v]",
+    "df.groupBy(F.col('k') % 2).applyInPandas(f, 'k INT')": "OW[*]",
+    "df.groupBy().applyInPandas(f, 'k INT')": "OW[*]",
+    "df.groupBy('k').applyInPandas(counts, 'k INT')": "OW[*], chance",
+    "df.groupBy('k').applyInPandas(drawn, 'k INT')": "OW[*], chance",
+    _TIMED.format("NoTimeout"): "OW[k]",
+    _TIMED.format("EventTimeTimeout"): "OW[*]",
+    _TIMED.format("ProcessingTimeTimeout"): "OW[*], chance",
+    _PROCESSED.format("None"): "OW[k]",
+    _PROCESSED.format("EventTime"): "OW[*]",
+    _PROCESSED.format("ProcessingTime"): "OW[*], chance",
+}
+"""What a function makes of groups, and the label: with timers it is told what others move on."""
+
+
+def _groups() -> dict[str, str]:
+    functions = (
+        "import random\nfrom pyspark.sql.streaming import StatefulProcessor\nseen = []\n"
+        "def f(*args): return args[-1]\n"
+        "def counts(rows):\n    seen.append(len(rows))\n    return rows.head(len(seen))\n"
+        "def drawn(rows): return rows.sample(random.randrange(9))\n"
+        "class P(StatefulProcessor):\n    def init(self, handle): pass\n"
+        "    def handleInputRows(self, key, rows, timers): yield from rows\n"
+        "    def close(self): pass\n"
+    )
+    return {
+        f'{_HEAD}{functions}df = {text}\nstart(df, "last")\n': label
+        for text, label in _GROUPED.items()
+    }
+
+
+def test_a_function_of_groups_depends_on_its_group_alone(
+    graphs: dict[str, Graph | Unreadable],
+) -> None:
+    for text, label in _groups().items():
+        found = {each for labels in _started(graphs[text]).values() for each in labels}
+        assert found == {label}, text[len(_HEAD) :]
 
 
 _TAKEN: Final = (
