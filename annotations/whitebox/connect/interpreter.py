@@ -1271,7 +1271,8 @@ class Interpreter:
         unknown = any(map(holds_unknown, looked_at))
         frame = permitted.frame_of(owner)
         if unknown and frame is not None and not permitted.harmless(name):
-            return frame.hint(UNREAD, f"an argument of `{name}` is not known, as nothing was run")
+            reason = f"an argument of `{name}` is not known, as nothing was run"
+            return permitted.as_given(name, frame.hint(UNREAD, reason))
         if type(owner) is dict and name in _TOLD and isinstance(arguments[0], Outside | Open):
             found = function(*arguments) if arguments[0] in owner else (*arguments, None)[1]
             by_default = isinstance(arguments[0], Open) and name == "get"
@@ -1311,7 +1312,7 @@ class Interpreter:
         except Exception as failed:
             if frame is not None:
                 reason = f"`{name}` was not understood without being run: {type(failed).__name__}"
-                return frame.hint(UNREAD, reason)
+                return permitted.as_given(name, frame.hint(UNREAD, reason))
             if permitted.writer(owner):
                 return owner if name == "trigger" else owner.foreachBatch(_unknown_body)
             return Outside(f"${name}")

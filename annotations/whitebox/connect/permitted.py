@@ -54,6 +54,7 @@ _HARMLESS: Final = frozenset(
     | {"createTempView", "createOrReplaceTempView", "createGlobalTempView"}
     | {"createOrReplaceGlobalTempView"}
 )
+_GROUPING: Final = frozenset({"groupBy", "groupby", "groupingSets", "rollup", "cube", "pivot"})
 
 
 def shown(*_: Any, **__: Any) -> None:
@@ -218,6 +219,11 @@ def of_functions(found: Any) -> bool:
 def frame_of(found: Any) -> Any:
     """The DataFrame that an object is, or that it groups; None of any other."""
     return found if frame(found) else found._df if _is(found, "GroupedData") else None
+
+
+def as_given(method: str, result: Any) -> Any:
+    """A DataFrame as a method would give it: grouped, or as it is."""
+    return result.groupBy() if method in _GROUPING else result
 
 
 def setting(owner: Any, name: str) -> bool:

@@ -48,6 +48,31 @@ kept.writeStream.queryName("kept").format("jsn").start("/out/kept")
 """,
         {"read": "CR", "kept": "CR"},
     ),
+    "groups.py": (
+        """
+from types import SimpleNamespace
+from company import settings
+
+job = SimpleNamespace(key="k")
+df = spark.readStream.schema("k STRING, v INT").json("/in/df")
+groups = {
+    "counted": df.groupBy(job.key).count(),
+    "pivoted": df.groupBy("k").pivot(settings.by, settings.values).sum("v"),
+    "rolled": df.rollup(*settings.keys).max("v"),
+    "wrong": df.cube(1.5).min(),
+    "known": df.groupBy("k").count(),
+}
+for name, query in groups.items():
+    query.writeStream.queryName(name).outputMode("update").format("console").start()
+""",
+        {
+            "counted": "OW[*], chance",
+            "pivoted": "OW[*], chance",
+            "rolled": "OW[*], chance",
+            "wrong": "OW[*], chance",
+            "known": "OW[k]",
+        },
+    ),
     "changes.py": (
         """
 import dlt
