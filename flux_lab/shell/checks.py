@@ -75,7 +75,8 @@ def recorded(cluster: Cluster, parallel_max: int) -> Ledger:
     shape = collected(cluster.flow).shape
     ledger = Ledger(shape, wanted=cluster.plan.sites, parallel_max=parallel_max)
     if cluster.plan.resume:
-        ledger = ResumeLedger(flow_of(collected(cluster.flow)), wanted=cluster.plan.sites)
+        flow, plan = flow_of(collected(cluster.flow)), cluster.plan
+        ledger = ResumeLedger(flow, wanted=plan.sites, first=plan.first)
     nodes = cluster.ensemble.state.nodes
     first = 0
     kept = nodes.get("/blazes/flux/control/snapshot")
@@ -105,21 +106,14 @@ def at_the_end(cluster: Cluster) -> None:
         raise ViolationError(
             f"the record has {due.events} events, leader {now.leaders} has applied {now.events}"
         )
-    if now.whole and _state(due) != _state(now):
+    if now.whole and snapshot(due) != snapshot(now):
         raise ViolationError(
-            f"the record leads to {_state(due)!r}, leader {now.leaders} acts on {_state(now)!r}"
+            f"the record leads to {snapshot(due)!r}, leader {now.leaders} acts on {snapshot(now)!r}"
         )
     if cluster.plan.resume:
         _replicas(cluster, now)
     else:
         _copies(cluster, leader)
-
-
-def _state(ledger: Ledger) -> Any:
-    """All that a ledger knows."""
-    if isinstance(ledger, ResumeLedger) and ledger.controller is not None:
-        return ledger.sites, ledger.controller.log, ledger.controller.installed
-    return snapshot(ledger)
 
 
 def _replicas(cluster: Cluster, ledger: Ledger) -> None:
@@ -135,7 +129,7 @@ def _replicas(cluster: Cluster, ledger: Ledger) -> None:
     for pair in ledger.flow.segments():
         for copy in ledger.controller.members[pair]:
             replica = here.get(copy)
-            if replica is None or replica.done != len(cluster.input):
+            if replica is None or replica.done != cluster.end_of_input:
                 raise ViolationError(f"{copy} has not processed everything: {replica}")
             if replica.held or replica.rows:
                 raise ViolationError(f"{copy} holds {len(replica.held)}, waits {replica.rows}")

@@ -36,9 +36,10 @@ from flux_lab.shell.network import Network
 from flux_lab.shell.zookeeper import Ensemble
 from flux_runtime.operators import packing, processor_state
 from flux_runtime.operators.rows import SN
-from flux_runtime.operators.state_file import size_of
+from flux_runtime.operators.state_file import Restored, file_of, size_of, write_state
 from flux_runtime.protocol.balancing import PlannedMove, SiteStatistics
 from flux_runtime.protocol.channels import Multiplexer
+from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.messages import Data, Message
 from flux_runtime.protocol.vocabulary import Node, Pair, Shape
 from flux_runtime.protocol.worth import Worth
@@ -105,6 +106,7 @@ class Plan:
         late_sites: that join a job which runs already.
         memory_bytes: of each site, beyond which partitions go to a disk; None: they need not.
         remembering: operators keep all rows, in pieces of which most are sent before a state.
+        first: number of the first batch; the operators begin with what those before have led to.
         resume: the job runs the resume protocol.
     """
 
@@ -127,6 +129,7 @@ class Plan:
     late_sites: int = 0
     memory_bytes: int | None = None
     remembering: bool = False
+    first: int = 0
     resume: bool = False
 
 
@@ -195,6 +198,7 @@ class Cluster:
         sites: number of the place -> its process.
         workers: process -> the site in it.
         leaders: all terms so far.
+        before: folder with the states that the operators begin with; None: in their initial ones.
         expected, units: results, and the contents of all that is sent, of a run without failures.
         kept: folder in which operators' states are kept; None: they are not.
         struck: share of the faults that have struck; the source is not far ahead of it.
@@ -217,17 +221,23 @@ class Cluster:
         self.ensemble = Ensemble(kernel, self.network.blocked_until)
         self.disk = Disk(kernel)
         made = partial(running_example, plan.shape, slide=1, remembering=plan.remembering)
-        self.flow = flow = made()
         batches = events(plan.batches, plan.rows, keys=plan.keys, seed=seed)
-        due = reference(flow, batches)
-        self.expected = dict(due.output)
+        due = reference(made(), batches, states=plan.first > 0)
+        self.before: Path | None = None
+        if plan.first:
+            self.before = Path(tempfile.mkdtemp(prefix="flux-lab-"))
+            for pair in plan.shape.pairs():
+                write_state(self.before, pair, due.state(pair, plan.first - 1))
+            made = partial(begun, made, self.before)
+        self.flow = made()
+        self.expected = {n: rows for n, rows in due.output if n >= plan.first}
         self.units = {
             (*pairs, batch): contents(rows)
             for pairs, units in due.units.items()
             for batch, rows in units.items()
         }
         names = [n for n in batches[0].schema.names if n not in SN]
-        self.input = [batch.select(names) for batch in batches]
+        self.input = [batch.select(names) for batch in batches[plan.first :]]
         common: dict[str, Any] = {
             "key": JobKey(bytes(32)),
             "dataflow": made,
@@ -246,6 +256,7 @@ class Cluster:
             folder=cast(Path, Folder(self.disk, "job")),
             durable=plan.durable,
             balance=plan.balance,
+            first=plan.first,
         )
         self.spill: SpillTo | None = None
         if plan.memory_bytes is not None:
@@ -261,7 +272,7 @@ class Cluster:
         self.leaders: list[Leader] = []
         self.leader_process: dict[Leader, Process] = {}
         self.gone: set[Process] = set()
-        self.outcome = Outcome()
+        self.outcome = Outcome(offset=plan.first)
         self.errands: list[Callable[[Client], None]] = []
         self.struck = 1.0
         self.calm = False
@@ -410,7 +421,7 @@ class Cluster:
         for _ in range(40):
             if size_of(self.kept, self.plan.shape.pairs()) is not None:
                 return
-            self.note(f"states are kept: {feeder.keep(len(self.input) - 1, self.kept)}")
+            self.note(f"states are kept: {feeder.keep(self.end_of_input - 1, self.kept)}")
             self.kernel.sleep(0.5)
 
     def _read(self) -> None:
@@ -472,7 +483,7 @@ class Cluster:
         outcome.offset = offset
         if ended:
             if any(number >= offset for number in self.expected):
-                raise ViolationError(f"the end at {offset} of {len(self.input)} batches")
+                raise ViolationError(f"the end at {offset} of {self.end_of_input} batches")
             outcome.ended = True
 
     def sent(self, producer: Pair, consumer: Pair, batch: int, rows: Any) -> None:
@@ -540,8 +551,14 @@ class Cluster:
         self.workers.clear()
         if self.spill is not None:
             shutil.rmtree(self.spill.folder)
-        if self.kept is not None:
-            shutil.rmtree(self.kept)
+        for folder in (self.kept, self.before):
+            if folder is not None:
+                shutil.rmtree(folder)
+
+    @property
+    def end_of_input(self) -> int:
+        """The number behind that of the last batch."""
+        return self.plan.first + len(self.input)
 
     @property
     def over(self) -> bool:
@@ -559,6 +576,16 @@ class ObservedWorker(Worker):
         self.state.validate()
         if self.state.laid_out and self.state.position != self.host.position:
             raise ViolationError(f"site {self.host.me} has not extended its log")
+
+
+def begun(made: Callable[[], Dataflow], folder: Path) -> Dataflow:
+    """The dataflow whose operators begin with the states in a folder."""
+    dataflow = made()
+
+    def operator(pair: Pair) -> Operator:
+        return Restored(dataflow.operator(pair), file_of(folder, pair))
+
+    return replace(dataflow, operator=operator)
 
 
 class Unhesitating(Worth):

@@ -23,7 +23,16 @@ from flux_runtime.operators import packing, processor_state
 from flux_runtime.operators.partitioned import Partitioned
 from flux_runtime.protocol.producer import ProducerSide
 from flux_runtime.resume import controller as resume_controller
-from flux_runtime.site import collector, connection, controller, intake, keeping, moving, worker
+from flux_runtime.site import (
+    collector,
+    connection,
+    controller,
+    intake,
+    keeping,
+    moving,
+    view,
+    worker,
+)
 from flux_runtime.site.client import Client
 from flux_runtime.site.client_service import ClientService
 from flux_runtime.site.feeder import Feeder
@@ -536,6 +545,30 @@ MISTAKES: Final = (
         "if len(working) > wanted:",
         "if False:",
         "moves, resume",
+    ),
+    Mistake(
+        "whoever comes later is told of another ingress",
+        view,
+        "_of_layout",
+        "layout.ingress",
+        "1",
+        "leaders, resume",
+    ),
+    Mistake(
+        "changes of the leader alone have the log forgotten",
+        ResumeLedger,
+        "_since",
+        "entry.copy.stage >= 0",
+        "True",
+        "moves, resume",
+    ),
+    Mistake(
+        "copies begin before the first batch",
+        ResumeLedger,
+        "_lay_out",
+        "lives, 1, self.first",
+        "lives, 1, 0",
+        "later start, resume",
     ),
     # ZooKeeper
     Mistake(

@@ -103,6 +103,7 @@ PAPERS: Final = {
         plan={"batches": 16, "gap_s": 0.0, "window": 16, "journal_bytes": 600},
     ),
     "clients": Setting(kinds=CLIENTS, faults={"count": 12}, plan={"batches": 16}),
+    "later start": Setting(faults={"count": 8}, plan={"batches": 16, "first": 5}),
     "disks": Setting(kinds=DISKS, faults={"count": 8}, plan={"journal_bytes": 1500}),
     "moves": Setting(kinds={"copy moved": 4.0, **LEADERS}, faults={"count": 12}),
     "balance": Setting(

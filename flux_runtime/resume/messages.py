@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from flux_runtime.protocol.messages import Rows
 from flux_runtime.protocol.vocabulary import INGRESS, Pair
+
+BEGINNING: Final = 1
+"""The position behind the first `Start`."""
 
 
 class Copy(NamedTuple):

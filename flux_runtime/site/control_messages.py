@@ -294,10 +294,19 @@ class PlacedCopy(Record, frozen=True, array_like=True):
 
 
 class Layout(Message, frozen=True):
-    """Where all copies stand at a position of the log at which they are whole."""
+    """Where all copies stand at a position of the log at which they are whole.
+
+    Attributes:
+        copies: of all pairs; under the resume protocol their numbers are their lives.
+        base: the position.
+        ingress: number of the ingress under the resume protocol.
+        done: batches that every copy has done under the resume protocol.
+    """
 
     copies: Annotated[tuple[PlacedCopy, ...], Meta(max_length=COPIES_MAX)]
     base: Count
+    ingress: Life
+    done: Count
 
 
 class Log(Message, frozen=True):

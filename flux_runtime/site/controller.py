@@ -92,7 +92,7 @@ def _ledger(config: ControllerConfig) -> Ledger:
     if config.resume:
         if balance is not None:
             raise ValueError("under the resume protocol nothing moves of its own accord yet")
-        return ResumeLedger(flow_of(config.made()), wanted=config.sites)
+        return ResumeLedger(flow_of(config.made()), wanted=config.sites, first=config.first)
     return Ledger(
         config.made().shape,
         wanted=config.sites,

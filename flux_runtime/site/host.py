@@ -188,7 +188,9 @@ class Host:
         self.connect(site)
         self.touch_all()
 
-    def lay_out(self, placement: Placement, lives: Placement = NO_LIVES, *, base: int = 0) -> None:
+    def lay_out(
+        self, placement: Placement, lives: Placement = NO_LIVES, *, base: int = 0, **_: int
+    ) -> None:
         """All copies are whole.
 
         Args:

@@ -208,7 +208,13 @@ class Leader(Shell):
                 self.links[site] = connection
                 host.reconnect(site)
             case steps.LayOut(layout):
-                host.lay_out(layout.placement, layout.lives, base=layout.at)
+                host.lay_out(
+                    layout.placement,
+                    layout.lives,
+                    base=layout.at,
+                    ingress=layout.ingress,
+                    done=layout.done,
+                )
             case steps.Extend(entry, site):
                 host.extend(entry, site)
             case steps.TrimLog(below):

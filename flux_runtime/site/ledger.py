@@ -19,7 +19,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from flux_runtime.protocol.controller import Controller, DataLoss, Instantiate, Order
+from flux_runtime.protocol.controller import Controller, DataLoss, Instantiate, Order, PairView
 from flux_runtime.protocol.messages import Avail
 from flux_runtime.protocol.vocabulary import LABELS, Node, Pair, Shape, other
 from flux_runtime.site.control_messages import AnyEntry, notice_from_json
@@ -59,11 +59,15 @@ class Layout:
         at: position in the controller's log.
         placement: site of each copy.
         lives: incarnation of each copy, where it is not the first.
+        ingress: number of the ingress under the resume protocol.
+        done: batches that all copies have done under the resume protocol, at least.
     """
 
     at: int
     placement: dict[tuple[Pair, int], int]
     lives: dict[tuple[Pair, int], int]
+    ingress: int = 0
+    done: int = 0
 
 
 def lay_out(shape: Shape, sites: Sequence[SiteRecord]) -> dict[tuple[Pair, int], int]:
@@ -176,6 +180,7 @@ class Ledger:
     """
 
     resumes = False
+    numbers_given: tuple[int, ...] = ()
 
     def __init__(self, shape: Shape, *, wanted: int, parallel_max: int = 1) -> None:
         self.shape = shape
@@ -239,13 +244,20 @@ class Ledger:
 
         There is a whole layout between what is forgotten and what any catch-up will ever read.
         """
-        if self.later is None or self.position - self.later.at < KEPT_ENTRIES or not self.whole:
+        if self.later is None or self._since(self.later.at) < KEPT_ENTRIES or not self.whole:
             return
-        assert self.controller is not None
         del self.entries[: self.later.at - self.base]
         self.layout = self.later
+        self.later = self._layout_now()
+
+    def _since(self, position: int) -> int:
+        """How many entries from there on some site must have read before all was whole."""
+        return self.position - position
+
+    def _layout_now(self) -> Layout:
+        assert self.controller is not None
         copies = {(n.pair, n.copy): (n.life, copy.site) for n, copy in self.controller.nodes()}
-        self.later = Layout(
+        return Layout(
             self.position,
             {which: site for which, (_, site) in copies.items()},
             {which: life for which, (life, _) in copies.items() if life},
@@ -277,13 +289,34 @@ class Ledger:
     def _lay_out(self) -> None:
         placement = lay_out(self.shape, list(self.sites.values()))
         self.layout = self.later = Layout(0, placement, {})
-        self.controller = SpreadController(
+        self.controller = self._controller(placement)
+
+    def _controller(self, placement: dict[tuple[Pair, int], int]) -> SpreadController:
+        return SpreadController(
             self.shape,
             placement,
             frozenset(self.sites),
             parallel_max=self.parallel_max,
             executor_of=self.executor_of,
         )
+
+    def take_up(self, pairs: dict[Pair, PairView], failures: int, numbers: Sequence[int]) -> None:
+        """Go on with copies that are whole, as `snapshot` has kept them.
+
+        Args:
+            pairs: the copies.
+            failures: how many there have been.
+            numbers: see `ResumeLedger.numbers_given`.
+        """
+        self.controller = self._controller(
+            {
+                (pair, c): copy.site
+                for pair, v in pairs.items()
+                for c, copy in enumerate(v.copies)
+                if copy
+            }
+        )
+        self.controller.pairs, self.controller.failures = pairs, failures
 
     def _failed(self, number: int) -> None:
         record = self.sites.pop(number, None)

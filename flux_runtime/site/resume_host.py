@@ -50,7 +50,6 @@ from flux_runtime.site.wire import Bundles, Kind, Malformed
 
 AHEAD_MAX: Final = 1 << 12
 """Frames of one site that wait until this one has read as much of the log."""
-FIRST_INGRESS: Final = Copy(INGRESS, 0, 1)
 SNAPSHOT: Final = Classes((Snapshot, Copy, Ack), {})
 
 
@@ -130,17 +129,21 @@ class ResumeHost:
         lives: Mapping[tuple[Pair, int], int],
         *,
         base: int,
+        ingress: int,
+        done: int,
     ) -> None:
-        """RS-20: the start, which is the first entry of the log, as a layout.
+        """RS-20: where copies stand is read as a start; who comes later has none of them.
 
         Args:
             placement: site of each copy.
-            lives: number of each copy; that of the ingress is the first.
+            lives: number of each copy.
             base: position behind it.
+            ingress: number of the ingress.
+            done: batches that all copies have done.
         """
         copies = ((Copy(*which[0], lives[which]), site) for which, site in placement.items())
-        self.extend(Start(((FIRST_INGRESS, LEADER), *copies), 0))
-        assert self.position == base
+        self.site.position = base - 1
+        self.extend(Start(((Copy(INGRESS, 0, ingress), LEADER), *copies), done))
 
     def extend(self, entry: LogEntry, site: int | None = None) -> None:
         """Read the next entry of the log, and what has come from sites that had read it."""
@@ -397,9 +400,14 @@ class Snapshots:
             snapshot = unpack(state.data, classes=SNAPSHOT)
         except Unreadable as error:
             raise Malformed(f"the state of {copy}: {error}") from None
-        if why := self._flaw(copy, snapshot):
+        site = self.host.site
+        why = self._flaw(copy, snapshot)
+        waiting = (sent for sent in site.ahead if isinstance(sent, Snapshot))
+        if not why and any(sent.copy.pair == copy.pair for sent in waiting):
+            why = "another of its pair waits for the log"
+        if why:
             raise Malformed(f"the state of {copy}: {why}")
-        self.host._carry_out(self.host.site.receive(snapshot))
+        self.host._carry_out(site.receive(snapshot))
 
     def _takes(self, name: Node) -> bool:
         """Whether this may be a copy that is announced here, as far as this site has read."""

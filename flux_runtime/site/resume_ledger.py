@@ -3,21 +3,22 @@
 As `ledger`, with the controller of `flux_runtime.resume` in its place. Nothing is in hand when
 another process leads: only the ingress begins anew there (RS-21). Notices are recorded, so nobody
 has to be asked for them (RS-23). A pair without copies is a loss that clients are told of; nothing
-begins anew after it. The log is kept from its beginning, and no state in place of its events.
+begins anew after it. A layout takes the place of the start and of all that came after it.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from flux_runtime.protocol.orders import Copy as PlacedCopy
 from flux_runtime.protocol.orders import DataLoss, PairView
-from flux_runtime.protocol.vocabulary import Node, Pair, Status
+from flux_runtime.protocol.vocabulary import INGRESS, Node, Pair, Status
 from flux_runtime.resume.controller import Controller
 from flux_runtime.resume.flow import Flow
-from flux_runtime.resume.messages import Fail, LogEntry, Lost, Start
+from flux_runtime.resume.messages import BEGINNING, Avail, Copy, Fail, LogEntry, Lost, Start
 from flux_runtime.site.host import LEADER
 from flux_runtime.site.ledger import Event, Layout, Ledger, lay_out
 
@@ -25,40 +26,48 @@ from flux_runtime.site.ledger import Event, Layout, Ledger, lay_out
 class PlacingController(Controller):
     """A controller that keeps copies apart by executor where it can (CT-4).
 
+    Its log holds what has been decided and not yet taken out of it.
+
     Args:
         flow: the dataflow.
-        placement: site of every copy in the beginning.
+        start: where all copies stand.
+        sites: those that take copies.
         executor_of: site -> what it shares its fate with.
 
     Attributes:
         lost: pairs without copies.
+        failures: how many copies have failed or ended.
     """
 
     def __init__(
         self,
         flow: Flow,
-        placement: Mapping[tuple[Pair, int], int],
+        start: Start,
         sites: Iterable[int],
         executor_of: Mapping[int, tuple[str, str]],
     ) -> None:
-        self.placement = placement
         self.executor_of = executor_of
         self.lost: list[Pair] = []
-        self.log = []
-        super().__init__(flow, self.log, sites, ends=LEADER)
+        self.failures = 0
+        super().__init__(flow, [start], sites, ends=LEADER, at=start.at)
+        self.log.clear()
+
+    def _replace_ends(self) -> None:
+        """The ingress stays until another process leads."""
 
     def _start(self) -> None:
-        """The first start; after a loss there is none (see the module)."""
-        if not self.log:
-            ingress = [(self._new(pair), LEADER) for pair in self.flow.pairs(-1)]
-            copies = [(self._new(pair), site) for (pair, _), site in self.placement.items()]
-            self._append(Start((*ingress, *copies), self.at))
+        """After a loss nothing begins anew (see the module)."""
+
+    def new_leader(self) -> None:
+        """RS-21: the ingress goes on at whoever leads now."""
+        super()._replace_ends()
 
     def _append(self, entry: LogEntry) -> None:
         if isinstance(entry, Lost):
             self.lost.append(entry.pair)
-        else:
-            super()._append(entry)
+            return
+        super()._append(entry)
+        self.failures += isinstance(entry, Fail) and entry.copy.stage >= 0
 
     def _plan(self) -> None:
         if not self.lost:
@@ -75,10 +84,6 @@ class PlacingController(Controller):
         finally:
             self.sites = every
 
-    def new_leader(self) -> None:
-        """RS-21: the ingress goes on at whoever leads now."""
-        self._replace_ends()
-
     # ---- as others see it
 
     site_joined = Controller.join
@@ -92,11 +97,6 @@ class PlacingController(Controller):
             len(self.members[pair]) == copies and self.members[pair].keys() <= self.installed.keys()
             for pair in self.flow.segments()
         )
-
-    @property
-    def failures(self) -> int:
-        """How many copies have failed or ended."""
-        return sum(isinstance(entry, Fail) and entry.copy.stage >= 0 for entry in self.log)
 
     @property
     def pairs(self) -> dict[Pair, PairView]:
@@ -137,27 +137,63 @@ class ResumeLedger(Ledger):
     Args:
         flow: the dataflow; it collects.
         wanted: how many sites the first layout waits for.
+        first: number of the first batch; the operators' states already hold those before it.
     """
 
     controller: PlacingController | None  # type: ignore[assignment]
     resumes = True
 
-    def __init__(self, flow: Flow, *, wanted: int) -> None:
+    def __init__(self, flow: Flow, *, wanted: int, first: int = 0) -> None:
         super().__init__(flow.dataflow.shape, wanted=wanted)
         self.flow = flow
-        self.kept = sys.maxsize  # so that no state is ever due
+        self.first = first
 
     def _lay_out(self) -> None:
         placement = lay_out(self.shape, list(self.sites.values()))
-        self.controller = controller = PlacingController(
-            self.flow, placement, self.sites, self.executor_of
+        lives = dict(zip(placement, count(2), strict=False))
+        self.layout = self.later = Layout(BEGINNING, placement, lives, 1, self.first)
+        self._begin(self.layout)
+
+    def _begin(self, layout: Layout) -> None:
+        copies = ((Copy(*of[0], layout.lives[of]), at) for of, at in layout.placement.items())
+        start = Start(((Copy(INGRESS, 0, layout.ingress), LEADER), *copies), layout.done)
+        self.controller = PlacingController(self.flow, start, self.sites, self.executor_of)
+
+    def _since(self, position: int) -> int:
+        """All but those of the ingress: leaders may change while no site hears of it."""
+        return sum(
+            isinstance(entry, Avail | Fail) and entry.copy.stage >= 0
+            for entry, _ in self.entries[position - self.base :]
         )
-        numbers: dict[tuple[Pair, int], int] = {}
+
+    def _layout_now(self) -> Layout:
+        return replace(super()._layout_now(), ingress=self.numbers_given[0], done=self.first)
+
+    @property
+    def numbers_given(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Number of the ingress, and the last number that a copy was given."""
+        assert self.controller is not None
+        (ingress,) = self.controller.members[Pair(INGRESS, 0)]
+        return ingress.number, self.controller.number
+
+    def take_up(self, pairs: dict[Pair, PairView], failures: int, numbers: Sequence[int]) -> None:
+        """Go on with copies that are whole, as `snapshot` has kept them."""
+        placed = {
+            (pair, c): copy for pair, v in pairs.items() for c, copy in enumerate(v.copies) if copy
+        }
+        self._begin(
+            Layout(
+                self.position,
+                {which: copy.site for which, copy in placed.items()},
+                {which: copy.life for which, copy in placed.items()},
+                numbers[0],
+                self.first,
+            )
+        )
+        assert self.controller is not None
+        self.controller.number, self.controller.failures = numbers[1], failures
         for pair in self.flow.segments():
-            for place, copy in enumerate(controller.members[pair]):
-                numbers[pair, place] = copy.number
-        self.layout = Layout(1, placement, numbers)  # behind the start
-        self._note()
+            self.controller.installed |= dict.fromkeys(self.controller.members[pair])
 
     def _new_leader(self) -> None:
         if self.controller is not None:
@@ -167,8 +203,8 @@ class ResumeLedger(Ledger):
     def _note(self, orders: Any = ()) -> None:
         """Take what the controller has decided."""
         assert self.controller is not None
-        new = self.controller.log[self.position :] if self.layout is not None else []
-        self.entries += [(entry, None) for entry in new]
+        self.entries += [(entry, None) for entry in self.controller.log]
+        self.controller.log.clear()
         for pair in self.controller.lost[len(self.losses) :]:
             self.losses.append(DataLoss(pair, "no copy of it is left"))
 
@@ -177,10 +213,6 @@ class ResumeLedger(Ledger):
             return
         copies = list(self.controller.members[Pair(event["stage"], event["part"])])
         if event["site"] in self.sites and event["copy"] < len(copies):
-            before = len(self.controller.log)
             self.controller.move(copies[event["copy"]], event["site"])
-            self.moves += len(self.controller.log) > before
+            self.moves += bool(self.controller.log)
             self._note()
-
-    def _forget(self) -> None:
-        """Nothing is forgotten."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Pair, Shape
+from flux_runtime.resume.messages import BEGINNING
 from flux_runtime.site import control_messages as control
 from flux_runtime.site.control_messages import Introduction, Message
 from flux_runtime.site.site_steps import (
@@ -169,9 +170,9 @@ class SiteState:
         match message:
             case control.Sites(sites):
                 self._follow(sites)
-            case control.Layout(copies, base):
+            case control.Layout():
                 if not self.laid_out:
-                    self._lay_out(copies, base)
+                    self._lay_out(message)
             case control.Log(start, entries):
                 self._extend(start, entries)
             case control.Noted(count):
@@ -189,22 +190,24 @@ class SiteState:
             self.told += len(new)
             self._emit(Tell(self.leader, control.Notices(tuple(map(control.notice_of, new)))))
 
-    def _lay_out(self, copies: tuple[control.PlacedCopy, ...], base: int) -> None:
+    def _lay_out(self, layout: control.Layout) -> None:
         """Take up the copies that stand here.
 
         Raises:
             Malformed: it is no layout of this dataflow, or has this new site go on with a copy.
         """
+        copies, base = layout.copies, layout.base
         placed = {(Pair(copy.stage, copy.part), copy.copy) for copy in copies}
         every = {(pair, copy) for pair in self.shape.pairs() for copy in range(self.shape.copies)}
         if not placed <= every or {pair for pair, _ in placed} != set(self.shape.pairs()):
             raise Malformed("a layout of another dataflow")
         mine = [copy for copy in copies if copy.site == self.number]
-        if not self.resume and any(copy.life for copy in mine):
+        begins = base <= BEGINNING if self.resume else not any(copy.life for copy in mine)
+        if mine and not begins:
             raise Malformed(f"site {self.number} is new and has no copy to go on with")
         self.laid_out = True
         self.position = base
-        self._emit(LayOut(copies, base))
+        self._emit(LayOut(layout))
 
     def _extend(self, start: int, entries: Sequence[control.ViewChange]) -> None:
         """Take the entries of the log that are new.

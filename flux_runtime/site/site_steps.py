@@ -12,8 +12,8 @@ from typing import Final
 from flux_runtime.site.control_messages import (
     AnyNotice,
     Introduction,
+    Layout,
     Message,
-    PlacedCopy,
     ViewChange,
 )
 from flux_runtime.site.steps import Link, Step
@@ -179,8 +179,7 @@ class Disconnect(Step):
 class LayOut(Step):
     """Copies stand like this, at a position of the log."""
 
-    copies: tuple[PlacedCopy, ...]
-    base: int
+    layout: Layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import Any, Final
 from flux_runtime.protocol.orders import Copy, PairView
 from flux_runtime.protocol.vocabulary import Pair, Status
 from flux_runtime.site.control_messages import entry_from_json, entry_to_json
-from flux_runtime.site.ledger import Layout, Ledger, SiteRecord, SpreadController
+from flux_runtime.site.ledger import Layout, Ledger, SiteRecord
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 def snapshot(ledger: Ledger) -> bytes:
@@ -41,6 +41,7 @@ def snapshot(ledger: Ledger) -> bytes:
         "layout": _layout(ledger.layout),
         "later": _layout(ledger.later),
         "entries": [entry_to_json(*entry) for entry in ledger.entries],
+        "numbers": ledger.numbers_given,
         "pairs": [
             [*pair, [[c.life, c.site] for c in view.copies if c], view.attempts, view.ready]
             for pair, view in controller.pairs.items()
@@ -54,7 +55,12 @@ def _layout(layout: Layout) -> dict[str, Any]:
         [*pair, copy, site, layout.lives.get((pair, copy), 0)]
         for (pair, copy), site in layout.placement.items()
     ]
-    return {"at": layout.at, "copies": copies}
+    return {
+        "at": layout.at,
+        "copies": copies,
+        "ingress": layout.ingress,
+        "done": layout.done,
+    }
 
 
 def restore(ledger: Ledger, data: bytes) -> None:
@@ -80,21 +86,7 @@ def restore(ledger: Ledger, data: bytes) -> None:
         Pair(stage, part): PairView(_copies(copies), attempts, ready)
         for stage, part, copies, attempts, ready in state["pairs"]
     }
-    placement = {
-        (pair, c): copy.site
-        for pair, view in pairs.items()
-        for c, copy in enumerate(view.copies)
-        if copy is not None
-    }
-    controller = SpreadController(
-        ledger.shape,
-        placement,
-        frozenset(ledger.sites),
-        parallel_max=ledger.parallel_max,
-        executor_of=ledger.executor_of,
-    )
-    controller.pairs, controller.failures = pairs, state["failures"]
-    ledger.controller = controller
+    ledger.take_up(pairs, state["failures"], state["numbers"])
 
 
 def _copies(copies: list[list[int]]) -> tuple[Copy | None, ...]:
@@ -108,4 +100,6 @@ def _restored(value: dict[str, Any]) -> Layout:
         value["at"],
         {which: site for which, site, _ in copies},
         {which: life for which, _, life in copies if life},
+        value["ingress"],
+        value["done"],
     )

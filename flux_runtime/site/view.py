@@ -103,4 +103,4 @@ def _of_layout(layout: Layout) -> control.Layout:
         control.PlacedCopy(*pair, copy, site, layout.lives.get((pair, copy), 0))
         for (pair, copy), site in layout.placement.items()
     ]
-    return control.Layout(tuple(placed), layout.at)
+    return control.Layout(tuple(placed), layout.at, layout.ingress, layout.done)

@@ -309,12 +309,14 @@ class Worker(Shell):
                 host.disconnect(number)
                 host.touch_all()
                 self.links.pop(number, None)
-            case steps.LayOut(copies, base):
-                placed = {(Pair(copy.stage, copy.part), copy.copy): copy for copy in copies}
+            case steps.LayOut(layout):
+                placed = {(Pair(copy.stage, copy.part), copy.copy): copy for copy in layout.copies}
                 host.lay_out(
                     {which: copy.site for which, copy in placed.items()},
                     {which: copy.life for which, copy in placed.items()},
-                    base=base,
+                    base=layout.base,
+                    ingress=layout.ingress,
+                    done=layout.done,
                 )
             case steps.Extend(change):
                 host.extend(*control.log_entry(change))

@@ -473,3 +473,7 @@ def test_a_state_with_a_flaw_is_refused(flaw: dict[str, Any]) -> None:
     whole = pack(STATE, classes=SNAPSHOT)
     snapshots.take(OnLink(), Kind.STATE, memoryview(codec.STATE.pack(*name, len(whole)) + whole))
     assert host.site.ahead == [STATE]
+    with pytest.raises(Malformed, match="waits for the log"):
+        snapshots.take(
+            OnLink(), Kind.STATE, memoryview(codec.STATE.pack(*name, len(whole)) + whole)
+        )

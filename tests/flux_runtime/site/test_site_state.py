@@ -152,8 +152,8 @@ def test_a_log_with_a_gap_or_of_another_dataflow_is_refused() -> None:
         site.handle(steps.LeaderSaid("leader", control.Log(0, ())))
     for part in (copies[2:], (*copies, control.PlacedCopy(9, 0, 0, 0, 0))):
         with pytest.raises(Malformed, match="another dataflow"):
-            site.handle(steps.LeaderSaid("leader", control.Layout(part, 3)))
-    site.handle(steps.LeaderSaid("leader", control.Layout(copies, 3)))
+            site.handle(steps.LeaderSaid("leader", control.Layout(part, 3, 0, 0)))
+    site.handle(steps.LeaderSaid("leader", control.Layout(copies, 3, 0, 0)))
     entry = control.Failed(0, 0, 0, 1)
     assert site.handle(steps.LeaderSaid("leader", control.Log(2, (entry, entry)))) == [
         steps.Extend(entry)
