@@ -180,6 +180,7 @@ class Advisor:
         self._of: dict[str, Advice] = {}
         self._tried_for: dict[str, list[_Trial]] = {}
         self._trials: dict[Changes, _Trial] = {}
+        self._plan_of: dict[int, Plan] = {}
         self._work = WORK_MAX
         self.left_out: set[str] = set()
         """Components for which not everything was tried."""
@@ -245,6 +246,13 @@ class Advisor:
                     break
 
     @cached_property
+    def _results(self) -> tuple[str, ...]:
+        """The streams by which the dataflow is judged."""
+        propagation = self._plan.analysis.propagation
+        assert propagation is not None
+        return tuple(sink.name for sink in propagation.graph.sinks())
+
+    @cached_property
     def _candidates(self) -> _Candidates:
         propagation = self._plan.analysis.propagation
         assert propagation is not None
@@ -257,12 +265,61 @@ class Advisor:
             if self._work < 0:
                 self.left_out.add(component)
                 return None
-            self._work -= len(self._plan.analysis.dataflow.streams)
-            trial = self._trials[changes] = _Trial(self._plan, changes)
+            before = self._touched(changes)
+            self._work -= len(before.analysis.dataflow.streams)
+            trial = self._trials[changes] = _Trial(before, changes)
         return trial
+
+    def _touched(self, changes: Changes) -> Plan:
+        """The plan of the part of the dataflow in which these changes can change a label."""
+        dataflow = self._plan.analysis.dataflow
+        touched = set()
+        for change in changes:
+            match change:
+                case Sealing(name):
+                    touched |= _ends(dataflow.streams[name])
+                case Rewriting(name):
+                    touched.add(name)
+                case Depending():
+                    return self._plan
+        parts = {id(self._parts[name]): self._parts[name] for name in touched}
+        if len(parts) != 1:
+            return self._plan
+        ((key, names),) = parts.items()
+        if key not in self._plan_of:
+            self._plan_of[key] = self._planned(names)
+        return self._plan_of[key]
+
+    def _planned(self, names: set[str]) -> Plan:
+        """The plan of these components alone, which are connected with no others."""
+        whole = self._plan.analysis.dataflow
+        if len(names) == len(whole.components):
+            return self._plan
+        components = {name: c for name, c in whole.components.items() if name in names}
+        streams = {name: s for name, s in whole.streams.items() if _ends(s) <= names}
+        part = replace(whole, components=components, streams=streams)
+        analysis = analyze(part, rules=self._plan.analysis.rules)
+        return plan(analysis, target=self._plan.target, alternatives=False)
+
+    @cached_property
+    def _parts(self) -> Mapping[str, set[str]]:
+        """Component -> those that streams connect it with, in one set for all of these."""
+        dataflow = self._plan.analysis.dataflow
+        parts = {name: {name} for name in dataflow.components}
+        for stream in dataflow.streams.values():
+            first, *others = sorted((parts[name] for name in _ends(stream)), key=len, reverse=True)
+            for other in others:
+                if other is not first:
+                    first |= other
+                    parts |= dict.fromkeys(other, first)
+        return parts
 
     def _alternative(self, trial: _Trial, component: str) -> Alternative:
         needs, who = _needs(trial.changes)
+        labels = {name: label.label for name, label in self._plan.analysis.labels.items()}
+        labels |= {name: label.label for name, label in trial.after.analysis.labels.items()}
+        ordered = (e for e in self._plan.entries if e.strategy is Strategy.ORDER)
+        tried = trial.before.analysis.dataflow.components
         return Alternative(
             changes=trial.changes,
             needs=needs,
@@ -270,13 +327,11 @@ class Advisor:
             must_hold=tuple(_must_hold(self._plan.analysis.dataflow, trial.changes)),
             gives=trial.gives,
             cost=trial.cost,
-            verdict=trial.after.analysis.verdict,
-            labels={
-                name: stream_label.label
-                for name, stream_label in trial.after.analysis.labels.items()
-            },
+            verdict=max((labels[name] for name in self._results), default=Label.SEAL),
+            labels=labels,
             results=trial.results,
-            orders=sum(e.strategy is Strategy.ORDER for e in trial.after.entries),
+            orders=sum(e.strategy is Strategy.ORDER for e in trial.after.entries)
+            + sum(entry.component not in tried for entry in ordered),
             elsewhere=tuple(sorted(trial.fewer - {component})) if len(trial.changes) > 1 else (),
         )
 
@@ -313,6 +368,11 @@ class Advisor:
         places = Places.PER_BATCH if on_sites or not recorded else Places.NONE
         latency = "its batch has a place in the order" if on_sites else "its micro-batch begins"
         return Cost((), (), Places.NONE, Places.NONE, places, latency)
+
+
+def _ends(stream: Stream) -> set[str]:
+    """The components that a stream connects."""
+    return {end.component for end in (stream.producer, stream.consumer) if end is not None}
 
 
 def changed(dataflow: Dataflow, changes: Iterable[Change]) -> Dataflow:
