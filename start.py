@@ -106,22 +106,23 @@ def run_examples() -> int:
 def test(*, everything: bool) -> int:
     """All checks in order; the exit status of the first that fails."""
     pytest = [PYTHON, "-m", "pytest", "-q"]
+    types, classes = [PYTHON, "-m", "mypy"], [PYTHON, "-m", "tests.spark_classes"]
     checks = [
-        [PYTHON, "-m", "ruff", "format", "--check", "."],
-        [PYTHON, "-m", "ruff", "check", "."],
-        [PYTHON, "-m", "mypy"],
-        [*pytest, "-n", "2", "--dist", "worksteal", *PACKAGES, "tests"],
+        [[PYTHON, "-m", "ruff", "format", "--check", "."]],
+        [[PYTHON, "-m", "ruff", "check", "."]],
+        [types, classes] if everything else [types],  # each keeps one processor busy
+        [[*pytest, "-n", "2", "--dist", "worksteal", *PACKAGES, "tests"]],
     ]
     if everything:
         marked = ["-m", "zookeeper or spark or cluster or slow"]
         in_order = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]  # many only wait
-        checks.append([PYTHON, "-m", "tests.spark_classes"])
-        checks.append([*pytest, *in_order, *marked])
+        checks.append([[*pytest, *in_order, *marked]])
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    for check in checks:  # each process would make the bytecode of the package and tests anew
-        print("$", *(str(part).replace(str(ROOT) + os.sep, "") for part in check), flush=True)
-        status = subprocess.run(check, cwd=ROOT, env=environment).returncode
-        if status:
+    for together in checks:  # each process would make the bytecode of the package and tests anew
+        for check in together:
+            print("$", *(str(part).replace(str(ROOT) + os.sep, "") for part in check), flush=True)
+        running = [subprocess.Popen(check, cwd=ROOT, env=environment) for check in together]
+        if status := max([process.wait() for process in running], key=abs):
             return status
     return 0
 
