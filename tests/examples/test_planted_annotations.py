@@ -111,8 +111,6 @@ def test_planted_mistakes_are_refuted_by_a_dozen_records() -> None:
 
 
 RIGHT = [
-    ("examples/wordcount/wordcount.yaml", {}, {"Splitter", "Count"}),
-    ("docs/tutorial/energy/2_sealed.yaml", {}, {"Clean", "Usage"}),
     ("examples/ad_network/ad_network.yaml", {"Report": "CAMPAIGN"}, {"Report", "Cache"}),
     ("examples/settlement/settlement.yaml", {}, {"Risk", "Alert", "Settlement", "Reconcile"}),
 ]
