@@ -1069,8 +1069,10 @@ class Interpreter:
             return self._call(classes.attribute(container, "__getitem__"), (key,), {})
         if isinstance(key, Outside) and isinstance(container, dict) and container:
             return self._chosen(container)
+        if isinstance(container, Outside) and Chance.of(container) is not None:
+            return container[key] if isinstance(key, Outside) else outside.entry(container, key)
         if isinstance(container, Outside) or isinstance(key, Outside):
-            return chance_of((container, key), unknown_of(node))
+            return chance_of((key,), unknown_of(node))
         if isinstance(container, Namespace | Function) or not permitted.value(container):
             return unknown_of(node)
         if isinstance(key, Open) and isinstance(container, dict):

@@ -171,6 +171,8 @@ class Outside(str):
         known = [each for each in given if not isinstance(each, Outside)]
         if len(given) == 1 and known and isinstance(known[0], Callable | type):  # type: ignore[arg-type]
             return Outside(f"{self}()") if reason_of(self[1:]) else given[0]  # a decorator
+        if called == "get" and known == [*given[:1]]:
+            return entry(self.removesuffix(".get"), given[0])
         return Outside(f"{self}()")
 
     def __getitem__(self, key: Any) -> Any:
@@ -244,6 +246,11 @@ def member(owner: Outside, name: str) -> Any:
         why = f"what `{owner[1:]}` is is not known here"
         return session.readStream.table(UNSEEN).hint(UNREAD, why).writeStream
     return Outside(f"{owner}.{name}")
+
+
+def entry(owner: str, key: Any) -> Outside:
+    """What a value that is not known has under a key."""
+    return Outside(f"{owner}.{key}" if re.fullmatch(r"\w+", str(key)) else f"{owner}[{key}]")
 
 
 def lost(value: Any, name: str) -> Any:
