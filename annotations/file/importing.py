@@ -335,7 +335,9 @@ def _streams(
             yield f"  {_name(name)}_to_{_name(reader)}:"
             yield f"    from: {_name(name)}.{OUT}"
             yield f"    to: {_name(reader)}.{_name(name)}"
-            yield from _schema(derivation)
+            path = derivations[reader].paths.get(name)
+            if path is None or _named(path) <= {column.name for column in derivation.columns}:
+                yield from _schema(derivation)  # else there are more columns than are known
         if derivation.node.shown or name not in readers:
             yield f"  {_stream_of(name, graph)}:"
             yield f"    from: {_name(name)}.{OUT}"
@@ -347,6 +349,12 @@ def _streams(
                 carried = functions is not None and name in functions.functions
                 own = {"delivery": ""} if carried else {}  # the job commits by itself
                 yield from _external("sink", vars(sink) | own)
+
+
+def _named(path: DerivedPath) -> set[str]:
+    """The attributes of its input that a path names."""
+    gates = (gate.attributes or () for gate in path.gates)
+    return {*path.lineage.values(), *(name for gate in gates for name in gate)}
 
 
 def _static(graph: Graph, derivation: Derived) -> list[str]:

@@ -48,6 +48,18 @@ kept.writeStream.queryName("kept").format("jsn").start("/out/kept")
 """,
         {"read": "CR", "kept": "CR"},
     ),
+    "schema_of_files.py": (
+        """
+from pyspark.sql import functions as F
+
+schema = spark.read.option("header", True).csv("/in/users").limit(10).schema
+users = spark.readStream.schema(schema).csv("/in/users").withColumn("file", F.lit("users"))
+users.writeStream.toTable("users")
+by_gender = spark.readStream.table("users").groupBy("gender").agg(F.max("weight").alias("most"))
+by_gender.writeStream.outputMode("complete").queryName("heaviest").toTable("heaviest")
+""",
+        {"users": "CR", "heaviest": "OW[gender]"},
+    ),
     "groups.py": (
         """
 from types import SimpleNamespace
