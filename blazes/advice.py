@@ -292,12 +292,12 @@ class Advisor:
 
     def _planned(self, names: set[str]) -> Plan:
         """The plan of these components alone, which are connected with no others."""
-        whole = self._plan.analysis.dataflow
-        if len(names) == len(whole.components):
+        dataflow = self._plan.analysis.dataflow
+        if len(names) == len(dataflow.components):
             return self._plan
-        components = {name: c for name, c in whole.components.items() if name in names}
-        streams = {name: s for name, s in whole.streams.items() if _ends(s) <= names}
-        part = replace(whole, components=components, streams=streams)
+        components = {name: c for name, c in dataflow.components.items() if name in names}
+        streams = {name: s for name, s in dataflow.streams.items() if _ends(s) <= names}
+        part = replace(dataflow, components=components, streams=streams)
         analysis = analyze(part, rules=self._plan.analysis.rules)
         return plan(analysis, target=self._plan.target, alternatives=False)
 

@@ -18,7 +18,7 @@ from annotations.vocabulary import AnnotationKind, Within
 from blazes.coordination import Entry, Plan, Strategy
 from codegen.codes import CODES
 from codegen.operators import (
-    OF_GROUPS,
+    STATEFUL,
     TAKEN,
     Operator,
     OperatorError,
@@ -212,8 +212,9 @@ def kind_of(
 def ordered_by_spark(draft: Draft, folder: FilePath) -> bool:
     """Whether an ordered output is run by Spark's operators, whose log keeps the micro-batches.
 
-    It is where the order within a partition does not matter, and where a function is handed the
-    groups of micro-batches: of that it is said where it is derived that it is taken not to matter.
+    It is where the order within a partition does not matter, and where a function keeps state with
+    Spark, which nothing else runs: of that it is said with the label that is derived, that the
+    order of a group's rows in a micro-batch is taken not to matter.
     """
     by = draft.implementation
     if draft.reads or len(draft.writes) != 1:
@@ -222,7 +223,7 @@ def ordered_by_spark(draft: Draft, folder: FilePath) -> bool:
         return True
     if by is None or by.python is None:
         return False
-    return not OF_GROUPS.isdisjoint(named_attributes(by.python, folder))
+    return not STATEFUL.isdisjoint(named_attributes(by.python, folder))
 
 
 def mixed(draft: Draft) -> list[Diagnostic]:

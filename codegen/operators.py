@@ -32,11 +32,10 @@ TAKEN: Final = frozenset(sys.stdlib_module_names) | {
     "pyspark",
 }
 """Top-level modules that a copied operator would hide, and the job itself."""
-OF_GROUPS: Final = frozenset(
-    {"applyInArrow", "applyInPandas", "applyInPandasWithState"}
-    | {"transformWithState", "transformWithStateInPandas"}
+STATEFUL: Final = frozenset(
+    {"applyInPandasWithState", "transformWithState", "transformWithStateInPandas"}
 )
-"""Operations that hand a function the groups of a micro-batch, perhaps with state."""
+"""Operations of DataFrames whose functions keep state with Spark."""
 STREAMS_ONLY: Final = frozenset({"applyInPandasWithState", "dropDuplicatesWithinWatermark"})
 """Operations of DataFrames that Spark refuses of batches."""
 

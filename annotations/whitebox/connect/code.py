@@ -80,7 +80,7 @@ def _grouped(
     time: str = "",
     state: Sequence[Built] = (),
 ) -> Built:
-    """What a function makes of the rows of each group, with their state where it keeps some.
+    """What a function makes of the rows of each group and of the state that it keeps of that.
 
     Args:
         home: makes the plan.
@@ -113,7 +113,7 @@ def _group_map(home: Relations, proto: Any, at: Position | None) -> Built:
     over, by = home.build(proto.input), proto.grouping_expressions
     if not proto.HasField("transform_with_state_info"):
         schema = from_proto(proto.func.python_udf.output_type)
-        return _grouped(home, over, by, proto.func, "sees whole groups", at, schema)
+        return _user_code(home, [over], proto.func, "sees whole groups", at, schema)
     info = proto.transform_with_state_info
     what, schema = "keeps state of its own (transformWithState)", from_proto(info.output_schema)
     state = [home.build(proto.initial_input)] if proto.HasField("initial_input") else []

@@ -965,15 +965,16 @@ def test_a_micro_batch_is_all_that_a_function_of_it_may_depend_on(
         assert {each for of_path in labels for each in of_path} == {label}, text
 
 
+_BY: Final = "df.groupBy({}).applyInPandasWithState({}, 'k INT', 'n INT', 'append', 'NoTimeout')"
 _TIMED: Final = "df.groupBy('k').applyInPandasWithState(f, 'k INT', 'n INT', 'append', {!r})"
 _PROCESSED: Final = "df.groupBy('k').transformWithStateInPandas(P(), 'k INT', 'Update', {!r})"
 _GROUPED: Final = {
-    "df.groupBy('k').applyInPandas(f, 'k INT')": "OW[k]",
-    "df.groupBy('k', 'v').applyInPandas(f, 'k INT')": "OW[k,v]",
-    "df.groupBy(F.col('k') % 2).applyInPandas(f, 'k INT')": "OW[*]",
-    "df.groupBy().applyInPandas(f, 'k INT')": "OW[*]",
-    "df.groupBy('k').applyInPandas(counts, 'k INT')": "OW[*], chance",
+    "df.groupBy('k').applyInPandas(f, 'k INT')": "OW[*]",
     "df.groupBy('k').applyInPandas(drawn, 'k INT')": "OW[*], chance",
+    _BY.format("'k', 'v'", "f"): "OW[k,v]",
+    _BY.format("F.col('k') % 2", "f"): "OW[*]",
+    _BY.format("'k'", "counts"): "OW[*], chance",
+    _BY.format("'k'", "drawn"): "OW[*], chance",
     _TIMED.format("NoTimeout"): "OW[k]",
     _TIMED.format("EventTimeTimeout"): "OW[*]",
     _TIMED.format("ProcessingTimeTimeout"): "OW[*], chance",
