@@ -309,8 +309,9 @@ class _Entries:
         """The seals that would make the order unnecessary.
 
         A stream whose schema is not declared is taken to have the gate's attributes, which are
-        those of the records that the path works on. A stream in a cycle can keep no seal, and no
-        seal helps one whose contents are inherited as nondeterministic, or a collapsed cycle.
+        those of the records that the path works on. A stream in a cycle can keep no seal, nor can
+        one whose producer hands on none, and no seal helps one whose contents are inherited as
+        nondeterministic, or a collapsed cycle.
         """
         propagation = self._propagation
         if gate.attributes is None or path in propagation.unprotected:
@@ -322,6 +323,8 @@ class _Entries:
         common: frozenset[str] | None = None
         for stream in streams:
             if stream in self._cyclic or propagation.stream_labels[stream].label > Label.ASYNC:
+                return ()
+            if stream.producer and propagation.handed_on.get(stream.producer) == NO_KEY:
                 return ()
             schema = stream.declared.schema
             names = gate.attributes if schema is None else frozenset(schema)

@@ -43,7 +43,8 @@ def settled(labels: Callable[[Mapping[Output, Key]], Propagation]) -> Propagatio
 
     Whatever waits for whole partitions hands on the punctuations of the key that it waits for, and
     no others. Where several are waited for behind it, the rest find no seal there. Its inputs are
-    released together: where they are sealed on no key in common, it waits for none (SP-19).
+    released together: where they are sealed on no key in common, it waits for none (SP-19). So it
+    is for a confluent output, which waits only where something behind it does.
 
     Args:
         labels: finds them, given the one key that an output hands on.
@@ -102,7 +103,8 @@ class _Choice:
         """Output -> the one of several wanted keys that its punctuations are on; the last output
         of the dataflow first."""
         self.apart: list[Output] = []
-        """Outputs whose inputs are sealed on no key in common; the last first."""
+        """Outputs whose inputs are sealed on no key in common, and confluent ones that cannot hand
+        on what is wanted; the last first."""
         if not any(label.keys for label in propagation.stream_labels.values()):
             return
         for part in reversed(propagation.graph.parts):
@@ -122,6 +124,8 @@ class _Choice:
             elif inputs := sealed_inputs(self._propagation, path):
                 offers[path] = {source: self._fitting(path, source) for source in inputs}
         if not offers:
+            if not all(self._hands_on(output, key) for key in wanted):
+                self.apart.append(output)
             return
         shared = _common(keys for offer in offers.values() for keys in offer.values())
         if not shared and self._propagation.interpreter.rules.splitting:
@@ -157,16 +161,31 @@ class _Choice:
         takes = self._propagation.interpreter.takes
         return frozenset(key for key in keys if takes(path.shape, key))
 
+    def _hands_on(self, output: Output, key: Key) -> bool:
+        """Whether a confluent output can wait for partitions of a key to hand them on (S3): its
+        inputs call the key alike, and its code splits by it."""
+        interpreter = self._propagation.interpreter
+        before = {_before(path, key) for path in output.paths}
+        return not interpreter.rules.splitting or (
+            len(before) == 1
+            and all(interpreter.refusal(path.shape, *before) is None for path in output.paths)
+        )
+
     def _pass_on(self, path: PathEdge, wanted: Counter[Key]) -> None:
         """Seals wanted behind a confluent path, as wanted before it, under the older names."""
-        names = path.declared.lineage
         for key in wanted:
-            self._want(path.input, key if names is None else frozenset(names[n] for n in key))
+            self._want(path.input, _before(path, key))
 
     def _want(self, source: Input, key: Key) -> None:
         for output in [stream.producer for stream in source.streams]:
             if output is not None and key in self._propagation.verdicts[output].label.keys:
                 self._wanted.setdefault(output, Counter())[key] += 1
+
+
+def _before(path: PathEdge, key: Key) -> Key:
+    """A key of the output of a path as its input names it."""
+    names = path.declared.lineage
+    return key if names is None else frozenset(names[name] for name in key)
 
 
 def _common(offers: Iterable[frozenset[Key]]) -> frozenset[Key]:

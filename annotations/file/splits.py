@@ -6,6 +6,7 @@ whose paths use no seal, and could use none, costs nothing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -13,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from annotations.dataflow import Component, Dataflow, Path, Refusal
-from annotations.vocabulary import FunctionalDependency, Key
+from annotations.vocabulary import AnnotationKind, FunctionalDependency, Key
 
 if TYPE_CHECKING:
     from annotations.whitebox.code import Code
@@ -122,10 +123,14 @@ def _asking(
     if not outputs:
         return component
 
+    alone = Counter(path.target for path in component.paths)
+
     def asking(path: Path) -> Path:
         gate = path.annotation.gate
-        if gate is None or gate.attributes is None or path.target not in outputs:
+        if path.target not in outputs or (gate is not None and gate.attributes is None):
             return path
+        if gate is None and path.annotation.kind is AnnotationKind.CR and alone[path.target] == 1:
+            return path  # it treats each record by itself
         return replace(path, splits=outputs[path.target])
 
     return replace(component, paths=tuple(map(asking, component.paths)))

@@ -24,7 +24,7 @@ from blazes.coordination import (
     Vote,
 )
 from blazes.core.graph import Output
-from blazes.core.propagation import NO_KEY
+from blazes.core.propagation import NO_KEY, Propagation
 from blazes.repairs import Means
 from blazes.report.index import Index, other_writers
 
@@ -204,11 +204,14 @@ def why(index: Index, name: str, step: Step) -> str | None:
                 + _no_help(index, name, path)
             )
         case "R1":
-            return f"What {path.source} gives {one} depends on what has arrived before it."
+            return (
+                f"What {path.source} gives {one} depends on what has arrived before it."
+                + _handed_on(index, name, path)
+            )
         case "R2":
             return (
                 f"Records of {path.source} change the state as they arrive, "
-                f"and the result {one} depends on their order."
+                f"and the result {one} depends on their order." + _handed_on(index, name, path)
             )
         case "R3":
             return (
@@ -295,7 +298,27 @@ def _handed_on(index: Index, component: str, path: Path) -> str:
                 f"others behind it wait; {listed(_sources(output))} sealed on a key that fits all "
                 "of them would do."
             )
+        if key == NO_KEY and not entering.isdisjoint(stream.name for stream in output.streams):
+            return _no_seal(propagation, output)
     return ""
+
+
+def _no_seal(propagation: Propagation, output: Output) -> str:
+    """Why a confluent output hands on none of the seals of its inputs."""
+    if any(path.shape.ordered for path in output.paths):
+        return ""
+    name, labels = output.component.name, propagation.input_labels
+    keys = {path.input.name: labels[path.input].keys for path in output.paths}
+    for key in sorted(frozenset.intersection(*keys.values()), key=sorted):
+        for path in output.paths:
+            refusal = propagation.interpreter.refusal(path.shape, key)
+            if refusal is not None:
+                return f" The seal on {tupled(key)} ends at {name}: {refusal}."
+    sealed = listed(f"{tupled(*held)} in {source}" for source, held in keys.items() if held)
+    return (
+        f" The seals end at {name}, whose inputs name the key differently ({sealed}); a component "
+        "before it that gives it one name would do."
+    )
 
 
 def _sources(output: Output) -> list[str]:
