@@ -183,6 +183,7 @@ def subject(query: Query, mode: str) -> Subject:
 
 def claims_of(it: Subject) -> Iterator[Claim]:
     """Everything that is derived of a query and can be refuted."""
+    yield from _of_presence(it)
     yield from _of_lineage(it)
     if it.left_to_chance:
         return
@@ -231,6 +232,22 @@ def _everything(case: Case) -> Way:
 def _as_they_come(case: Case) -> Iterator[tuple[Run, Run]]:
     every = frozenset(each.interface for each in case.items)
     yield (case.items, Way(case.split, every)), (case.items, _everything(case))
+
+
+def _of_presence(it: Subject) -> Iterator[Claim]:
+    """A column that is said to be there in every row is never NULL."""
+    there = [at for at, column in enumerate(it.read.plan.columns) if not column.nullable]
+
+    def runs(case: Case) -> Iterator[tuple[Run, Run]]:
+        run = case.items, _everything(case)
+        yield run, run
+
+    def differ(one: Bags, _: Bags) -> bool:
+        return any(row[at] is None for row in one[0] for at in there)
+
+    if there:
+        names = ", ".join(it.read.plan.columns[at].name for at in there)
+        yield Claim("presence", f"never NULL: {names}", runs, differ)
 
 
 def _of_lineage(it: Subject) -> Iterator[Claim]:
@@ -349,7 +366,8 @@ class Duck:
     def __init__(self, query: Query, fixed: Mapping[str, Sequence[Row]]) -> None:
         self._unreadable = ""
         try:
-            self._text = parsed(query.text).transform(_as_in_spark).sql(dialect="duckdb")
+            tree = parsed(query.text).transform(_as_in_spark)
+            self._text = _of_nothing(tree).sql(dialect="duckdb")
         except ValueError as error:
             self._unreadable = str(error)
         self._known: dict[Inputs, Evaluated] = {}
@@ -412,6 +430,17 @@ def _as_in_spark(node: exp.Expression) -> exp.Expression:
     if not isinstance(node, exp.Table) or sample is None:
         return node
     return exp.select("*").from_(node.name).limit(sample.args["size"]).subquery(node.alias)
+
+
+def _of_nothing(tree: Any) -> Any:
+    """The tree with aggregates that are 0 or empty of NULLs alone, and NULL in DuckDB."""
+    for node in list(tree.find_all(exp.CountIf, exp.ArrayAgg, exp.ArrayUniqueAgg)):
+        outer: Any = node
+        while isinstance(outer.parent, exp.Window | exp.Filter) and outer.arg_key == "this":
+            outer = outer.parent
+        nothing = exp.Literal.number(0) if isinstance(node, exp.CountIf) else exp.Array()
+        outer.replace(exp.Coalesce(this=outer.copy(), expressions=[nothing]))
+    return tree
 
 
 def _in_duckdb(kind: str) -> str:

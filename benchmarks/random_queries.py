@@ -842,12 +842,14 @@ def records(rng: random.Random, given: Schemas, count: int) -> tuple[Item, ...]:
 
 
 def lawful(given: Schemas, items: Sequence[Item]) -> bool:
-    """Whether records keep the declared keys, and no request comes twice."""
+    """Whether records keep the declared keys and have what is never NULL; no request comes twice."""
     rows: dict[Any, Row] = {}
     for table in given.streams:
         names = [each.text for each in table.columns]
         own = [item.row for item in items if item.interface == table.name]
         if table.role is Role.REQUEST and len(own) > len(set(own)):
+            return False
+        if any(row[names.index(each)] is None for row in own for each in table.not_null):
             return False
         for key in table.keys:
             for row in own:

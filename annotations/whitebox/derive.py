@@ -49,6 +49,7 @@ from annotations.whitebox.ir import (
     Filter,
     Generate,
     Join,
+    JoinKind,
     Limit,
     Opaque,
     Project,
@@ -96,7 +97,8 @@ def annotate(
     names = occurrences.names
     context = Context(names, output_mode, lateness, tuple(fds))
     try:
-        facts = _Pass(context, occurrences, REORDERING if by_partition else {}).facts(plan)
+        way = _Pass(plan, context, occurrences, REORDERING if by_partition else {})
+        facts = way.facts(plan)
     except RecursionError:
         facts = _unreadable(occurrences, "the query is nested too deeply")
     if any(count > 1 for count in Counter(_places(plan)).values()):
@@ -148,9 +150,14 @@ class _Pass:
     """One way up through a plan; what stands in several places is gone through once."""
 
     def __init__(
-        self, context: Context, occurrences: Occurrences, reordering: Mapping[type, str]
+        self,
+        plan: Relation,
+        context: Context,
+        occurrences: Occurrences,
+        reordering: Mapping[type, str],
     ) -> None:
         self.context, self.occurrences, self.reordering = context, occurrences, reordering
+        self._inner = frozenset(joining.inner_joins(plan))
         self._shared: dict[int, Facts] = {}
 
     def facts(self, node: Relation) -> Facts:
@@ -168,6 +175,8 @@ class _Pass:
         below = [self.facts(source) for source in inputs_of(node)]
         if isinstance(node, Reuse):
             return used_again(node, below[0], self.occurrences)
+        if isinstance(node, Join) and id(node) in self._inner:
+            node = replace(node, kind=JoinKind.INNER)
         facts = RULES[type(node)](self.context, node, *below)
         return replace(facts, reordered=self.reordering.get(type(node), facts.reordered))
 

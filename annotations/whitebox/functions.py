@@ -147,6 +147,8 @@ class Keeps:
     """What the other arguments are: constants of these types, and not NULL."""
     all: bool = False
     """True where it is so of all arguments together."""
+    repeated: bool = False
+    """True where the argument may come several times, as in `concat(k, '-', k)`."""
 
 
 class Way(enum.Enum):
@@ -397,7 +399,7 @@ _KEEPS: Final = {
     "negative positive": Keeps(INTEGERS),
     "+ -": Keeps(INTEGERS, place=None, constants=INTEGERS),
     "hex": Keeps(Types("integers, STRING, BINARY", lambda t: t in INTEGERS or t in TEXTS)),
-    "concat ||": Keeps(STRINGS, place=None, constants=STRINGS),
+    "concat ||": Keeps(STRINGS, place=None, constants=STRINGS, repeated=True),
     "base64 to_base32": Keeps(TEXTS),
     "date_add date_sub": Keeps(DATES, constants=NARROW),
     "unix_date": Keeps(DATES),

@@ -503,6 +503,23 @@ def inputs_of(node: Relation) -> tuple[Relation, ...]:
     return (node.input,)
 
 
+def single(node: Relation) -> bool:
+    """Whether a node has exactly one row, whatever is below it."""
+    while isinstance(node, Project | Sort | Window | Reuse):
+        node = node.input
+    return isinstance(node, Aggregate) and not node.keys and node.sets is None
+
+
+def padded(side: Relation) -> tuple[Relation, dict[Column, Column]]:
+    """A side of an outer join that may be missing, with columns that may be NULL there; and which
+    of them takes the place of which column that may not."""
+    exchange = {column: replace(column, nullable=True) for column in side.columns
+                if not column.nullable}  # fmt: skip
+    if not exchange:
+        return side, exchange
+    return Project(side, tuple((exchange.get(c, c), Ref(c)) for c in side.columns)), exchange
+
+
 def nodes_of(plan: Relation) -> Iterator[Relation]:
     """The nodes of a plan, each once and before those that stand below it alone."""
     todo = [plan]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
+from typing import Final
 
 from annotations.vocabulary import Within
 from annotations.whitebox.context import Context, effect, keep, look, moved, sensitive, use
@@ -17,6 +18,7 @@ from annotations.whitebox.ir import (
     Column,
     Delete,
     Expression,
+    Filter,
     Join,
     JoinKind,
     Literal,
@@ -26,8 +28,10 @@ from annotations.whitebox.ir import (
     Reuse,
     SetKind,
     SetOperation,
+    Sort,
     Source,
     Union,
+    nodes_of,
 )
 from annotations.whitebox.keys import same_value
 from annotations.whitebox.monotone import may_be_null, together, type_of
@@ -288,12 +292,63 @@ def _absence(
     gate: Collection[Copies] | None = theta
     construct = "antijoin" if node.kind is JoinKind.ANTI else "outer-join"
     if node.null_aware and _nullable(node):
-        gate, construct = (), "not-in-null"
+        gate, construct = _theta(_tied(node), facts), "not-in-null"
         text = "one NULL anywhere in the subquery empties the answer of NOT IN"
     either_asks = bool(left.asked or right.asked)
     if either_asks if node.kind is JoinKind.FULL else right.asked and not left.asked:
         gate, text = None, "the rows depend on which requests have come"
     return sensitive(facts, effect(facts, construct, text, node.position, gate=gate))
+
+
+_COMPARISONS: Final = ("=", "==", "<", "<=", ">", ">=", "<>", "!=")
+_OF_THE_FIRST: Final = ("is not null", "between", "in")
+
+
+def asks_for(column: Column, condition: Expression) -> bool:
+    """Whether a condition is met only by rows in which a column is not NULL."""
+    match condition:
+        case Call(function=name, arguments=arguments, user=None):
+            asked = arguments if name in _COMPARISONS else arguments[:1]
+            return name in _COMPARISONS + _OF_THE_FIRST and Ref(column) in asked
+    return False
+
+
+def asks_for_partners(node: Join, conditions: Iterable[Expression]) -> bool:
+    """Whether conditions are met by no row of a left join that has no partner (SP-5)."""
+    return any(asks_for(column, term) for term in conditions for column in node.right.columns)
+
+
+def inner_joins(plan: Relation) -> Iterator[int]:
+    """The identities of left joins of which only rows with a partner are used: inner joins."""
+    again = [nodes_of(node.input) for node in nodes_of(plan) if isinstance(node, Reuse)]
+    shared = {id(node) for nodes in again for node in nodes}
+    for asking in nodes_of(plan):
+        if not isinstance(asking, Filter | Join):
+            continue
+        terms = list(conjuncts(asking.condition))
+        todo = [asking.input] if isinstance(asking, Filter) else _needed(asking)
+        while todo:
+            match todo.pop():
+                case Filter(input=below) | Sort(input=below):
+                    todo.append(below)
+                case Join() as join:
+                    todo += _needed(join)
+                    if join.kind is JoinKind.LEFT:
+                        if id(join) not in shared and asks_for_partners(join, terms):
+                            yield id(join)
+                        todo.append(join.left)
+
+
+def _needed(node: Join) -> list[Relation]:
+    """The sides of a join to which its condition is a condition on what they give."""
+    one = [node.left, node.right] if node.kind is JoinKind.INNER else []
+    return [node.left] if node.kind is JoinKind.SEMI else one
+
+
+def _tied(node: Join) -> list[tuple[Column, Column]]:
+    """The columns that a condition of NOT IN makes equal beside the values that are compared."""
+    terms = islice(conjuncts(node.condition), node.null_aware, None)
+    return [pair for term in terms for pair in equalities(term) if _across(node, pair)]
 
 
 def _nullable(node: Join) -> bool:
@@ -316,11 +371,11 @@ def _columns(
     equal: Collection[tuple[Column, Column]],
 ) -> Facts:
     copies = merged(facts, equal)
-    if node.kind is JoinKind.ANTI:
-        copies = dict(left.copies)
-    elif node.kind is JoinKind.LEFT:
+    if node.kind in (JoinKind.LEFT, JoinKind.ANTI):
         # A row without a partner: two of its columns need not agree because one of the other
-        # side's would have to be equal to both.
+        # side's would have to be equal to both. Only records that equal it could take it away.
+        if node.null_aware and _nullable(node):
+            equal = _tied(node)
         partners = merged(replace(facts, copies=right.copies), equal)
         alone = left.copies.items()
         copies |= {column: own | partners.get(column, frozenset()) for column, own in alone}

@@ -7,6 +7,7 @@ joins (`joining`) ask here; what functions and casts keep apart is claimed in `f
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from annotations.whitebox.datatypes import DataType, Family
 from annotations.whitebox.functions import FUNCTIONS, Cast, cast_of
@@ -21,6 +22,10 @@ class Step:
     inner: Expression
     name: str
     """The function and its constants; empty where the text of the value stays the same."""
+
+
+AGAIN: Final = "\0"
+"""Stands for the argument itself in the name of a step."""
 
 
 def step_of(call: Call) -> Step | None:
@@ -43,14 +48,16 @@ def step_of(call: Call) -> Step | None:
         return None
     places = range(len(call.arguments)) if keeps.place is None else (keeps.place,)
     for place in places:
-        others = [argument for at, argument in enumerate(call.arguments) if at != place]
-        if place >= len(call.arguments) or (keeps.place is None and not others):
+        if place >= len(call.arguments) or (keeps.place is None and len(call.arguments) == 1):
             continue
         inner = call.arguments[place]
-        values = [constant_of(argument) for argument in others]
+        others = [argument for at, argument in enumerate(call.arguments) if at != place]
+        again = [keeps.repeated and argument == inner for argument in others]
+        values = [AGAIN if same else constant_of(argument)
+                  for argument, same in zip(others, again, strict=True)]  # fmt: skip
         constant = all(
-            value is not None and type_of(argument) in keeps.constants
-            for value, argument in zip(values, others, strict=True)
+            same or (value is not None and type_of(argument) in keeps.constants)
+            for value, argument, same in zip(values, others, again, strict=True)
         )
         if type_of(inner) in keeps.of and constant and constant_of(inner) is None:
             written = " ".join(map(str, values))

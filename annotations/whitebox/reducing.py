@@ -9,23 +9,30 @@ groups without aggregates, and on both sides of EXCEPT and INTERSECT it does not
 
 What is left out must be sure to give each row exactly once without it:
 
-- a window none of whose columns is used, or that ranks by what it is partitioned by: 1;
+- a window none of whose columns is used, or that ranks by what it is partitioned by: 1; the
+  greatest and the least of what it is partitioned by are it;
 - a join with a single row, or a left join with one row at most for each of the left, where no
   column of the other side is used; any left join where numbers do not matter;
 - DISTINCT, and groups of which only keys are used, where numbers do not matter;
-- a condition that no row can meet: `x <> x`, `x BETWEEN 2 AND 0`, `x = y AND x < y`.
+- a condition that no row can meet: `x <> x`, `x BETWEEN 2 AND 0`, `x = y AND x < y + 0`, and one
+  that every row meets: `count(*) >= 0`, `x = x` or `x IS NOT NULL` where `x` is never NULL.
+
+How often a row comes does not matter either to groups whose aggregates are all like `max`.
+INTERSECT and EXCEPT, without ALL, are DISTINCT of a semi and an anti join.
 
 LIMIT, samples, state and code that is not understood keep all of their columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from annotations.whitebox.datatypes import STRING, Family
+from annotations.dataflow import EMPTY
+from annotations.whitebox.datatypes import BOOLEAN, STRING, Family
 from annotations.whitebox.functions import FUNCTIONS, Kind
+from annotations.whitebox.grouping import aggregation_of
 from annotations.whitebox.ir import (
     Aggregate,
     Call,
@@ -36,15 +43,18 @@ from annotations.whitebox.ir import (
     Generate,
     Join,
     JoinKind,
+    Limit,
     Literal,
     Output,
     Project,
     Ref,
     Relation,
     Reuse,
+    Sample,
     SetKind,
     SetOperation,
     Sort,
+    Source,
     Union,
     Watermark,
     Window,
@@ -52,16 +62,20 @@ from annotations.whitebox.ir import (
     inputs_of,
     nodes_of,
     references,
+    single,
     walk,
 )
-from annotations.whitebox.joining import conjuncts, equated
+from annotations.whitebox.joining import asks_for, conjuncts, equated
 from annotations.whitebox.keys import same_value
-from annotations.whitebox.monotone import constant_of, type_of
+from annotations.whitebox.monotone import constant_of, may_be_null, sign_of, type_of
 
 
-def reduced(plan: Relation) -> Relation:
-    """The plan without what its result does not use; the plan itself where that has no rows."""
-    reduction = _Reduction(plan)
+def reduced(plan: Relation, keys: Mapping[str, Sequence[str]] = EMPTY) -> Relation:
+    """The plan without what its result does not use; the plan itself where that has no rows.
+
+    No record of an input lacks one of the attributes that `keys` has for it.
+    """
+    reduction = _Reduction(plan, keys)
     if reduction.empty(plan):
         return plan
     rows = reduction.of(plan, frozenset(plan.columns), distinct=False)
@@ -77,7 +91,8 @@ class _Place:
 
 
 class _Reduction:
-    def __init__(self, plan: Relation) -> None:
+    def __init__(self, plan: Relation, keys: Mapping[str, Sequence[str]]) -> None:
+        self._keys = keys
         shared = {id(node.input) for node in nodes_of(plan) if isinstance(node, Reuse)}
         self._shared = [node for node in _users_first(plan) if id(node) in shared] if shared else []
         self._used: dict[int, tuple[frozenset[Column], bool]] = {
@@ -118,6 +133,8 @@ class _Reduction:
                     node, input=self.of(node.input, below, distinct=distinct), outputs=outputs
                 )
             case Filter():
+                if self._holds(node.input, node.condition):
+                    return self.of(node.input, used, distinct=distinct)
                 below = used | references(node.condition)
                 return replace(node, input=self.of(node.input, below, distinct=distinct))
             case Sort():
@@ -140,14 +157,13 @@ class _Reduction:
                 return self._deduplicate(node, used, distinct=distinct)
             case Union():
                 return self._union(node, used, distinct=distinct)
-            case SetOperation(kind=SetKind.EXCEPT, left=left) if self.empty(node.right) and all(
+            case SetOperation(left=left, right=right) if (
+                not node.all or self.empty(right)
+            ) and all(
                 same_value(one.type, other.type)
-                for one, other in zip(left.columns, node.right.columns, strict=True)
+                for one, other in zip(left.columns, right.columns, strict=True)
             ):
-                copies = zip(node.columns, map(Ref, left.columns), strict=True)
-                rows: Relation = Project(left, tuple(copies))
-                rows = rows if node.all else Deduplicate(rows, node.columns, grouped=True)
-                return self.of(rows, used, distinct=distinct)
+                return self.of(_as_join(node), used, distinct=distinct)
             case Reuse():
                 pairs = zip(node.columns, node.input.columns, strict=True)
                 below = frozenset(old for column, old in pairs if column in used)
@@ -161,14 +177,15 @@ class _Reduction:
         return node
 
     def _window(self, node: Window, used: frozenset[Column], *, distinct: bool) -> Relation:
-        ones = tuple(c for c, call in node.outputs if c in used and _one(call, node))
-        outputs = tuple(output for output in node.outputs if output[0] in used.difference(ones))
-        if ones:
+        known = tuple((c, value) for c, call in node.outputs
+                      if c in used and (value := _known(call, node)) is not None)  # fmt: skip
+        others = used - {column for column, _ in known}
+        outputs = tuple(output for output in node.outputs if output[0] in others)
+        if known:
             rest = replace(node, outputs=outputs)
-            rows = self.of(rest, used.difference(ones), distinct=distinct)
-            return Project(
-                rows, _copied(rows.columns) + tuple((c, Literal(1, c.type)) for c in ones)
-            )
+            below = others | _read(value for _, value in known)
+            rows = self.of(rest, below, distinct=distinct)
+            return Project(rows, _copied(rows.columns) + known)
         if not outputs:
             return self.of(node.input, used, distinct=distinct)
         below = (
@@ -190,30 +207,32 @@ class _Reduction:
         left = self.of(node.left, read & in_left, distinct=distinct)
         cross = node.kind is JoinKind.INNER and not conditions
         if not one_sided and not used & in_right:
-            single = _single(node.right)
-            once = distinct or single or _one_each(node.right, conditions, in_left)
-            if (cross and single) or (node.kind is JoinKind.LEFT and once):
+            one = single(node.right)
+            once = distinct or one or _one_each(node.right, conditions, in_left)
+            if (cross and one) or (node.kind is JoinKind.LEFT and once):
                 return self.of(node.left, used, distinct=distinct)
         if distinct and node.kind is JoinKind.INNER:
-            others = [column for column in node.right.columns if column in used]
-            same = _same_as_left(conditions, others, in_left)
-            if same is not None:
-                semi = replace(node, kind=JoinKind.SEMI)
-                outputs = _copied(c for c in node.left.columns if c in used) + same
-                return self.of(Project(semi, outputs), used, distinct=True)
+            for side, other in ((node.left, node.right), (node.right, node.left)):
+                others = [column for column in other.columns if column in used]
+                same = _same_as_left(conditions, others, side.columns)
+                if same is not None:
+                    semi = replace(node, left=side, right=other, kind=JoinKind.SEMI)
+                    outputs = _copied(c for c in side.columns if c in used) + same
+                    return self.of(Project(semi, outputs), used, distinct=True)
         right = self.of(node.right, read & in_right, distinct=distinct or one_sided)
-        if cross and not used & in_left and _single(node.left):
+        if cross and not used & in_left and single(node.left):
             return right
         return replace(node, left=left, right=right)
 
     def _aggregate(self, node: Aggregate, used: frozenset[Column], *, distinct: bool) -> Relation:
         outputs = tuple(output for output in node.outputs if output[0] in used)
         of_keys = not any(_aggregates(expression) for _, expression in outputs)
+        of_which = not any(_counts(expression) for _, expression in outputs)
         below = _read(node.keys) | _read(expression for _, expression in outputs)
         if distinct and of_keys and node.keys and node.sets is None:
             rows = self.of(node.input, below, distinct=True)
             return Project(rows, outputs, node.position)
-        return replace(node, input=self.of(node.input, below, distinct=of_keys), outputs=outputs)
+        return replace(node, input=self.of(node.input, below, distinct=of_which), outputs=outputs)
 
     def _deduplicate(
         self, node: Deduplicate, used: frozenset[Column], *, distinct: bool
@@ -231,6 +250,49 @@ class _Reduction:
             below = frozenset(old for column, old in pairs if column in used)
             inputs.append(_of_columns(branch, self.of(branch, below, distinct=distinct)))
         return replace(node, inputs=tuple(inputs))
+
+    def _holds(self, node: Relation, condition: Expression) -> bool:
+        """Whether every row of a node meets a condition."""
+        match condition:
+            case Ref(column=column) if (behind := _behind(node, column)) is not None:
+                return self._holds(*behind)
+            case Literal(value=value):
+                return value is True
+            case Call(function="and", arguments=parts):
+                return all(self._holds(node, part) for part in parts)
+            case Call(function="or", arguments=parts):
+                return any(self._holds(node, part) for part in parts)
+            case Call(function="is not null" | "isnotnull", arguments=(value,)):
+                return self._there(node, value)
+            case Call(function="not", arguments=(Call(function="is null", arguments=(value,)),)):
+                return self._there(node, value)
+            case Call(function="<=>", arguments=(one, other)):
+                return isinstance(one, Ref) and one == other
+            case Call(function=name, arguments=(one, other)) if name in _OF_EQUALS and one == other:
+                return isinstance(one, Ref) and self._there(node, one)
+            case Call(function=">=" | ">" as name, arguments=(value, bound)):
+                least = constant_of(bound)
+                low = isinstance(least, int) and (least < 0 or (least == 0 and name == ">="))
+                counted = isinstance(value, Call) and value.function in _COUNTS
+                return low and (counted or sign_of(value) == 1) and self._there(node, value)
+        return False
+
+    def _there(self, node: Relation, value: Expression) -> bool:
+        """Whether a value is never NULL in the rows of a node."""
+        below: tuple[Relation, Expression] | None = (node, value)
+        while below is not None:
+            node, value = below
+            if not isinstance(value, Ref):
+                return not may_be_null(value)
+            match node:
+                case Filter() | Join(kind=JoinKind.INNER | JoinKind.SEMI):
+                    if any(asks_for(value.column, term) for term in conjuncts(node.condition)):
+                        return True
+                case Source():
+                    column = value.column
+                    return not column.nullable or column.name in self._keys.get(node.name, ())
+            below = _below(node, value)
+        return False
 
     def empty(self, node: Relation) -> bool:
         """Whether a node has no rows, whatever is below it."""
@@ -280,6 +342,33 @@ class _Reduction:
         return None
 
 
+def _below(node: Relation, value: Ref) -> tuple[Relation, Expression] | None:
+    """What a column of a node is, over a node directly below; None: nothing that stays the same."""
+    match node:
+        case Project() | Window() | Aggregate(sets=None):
+            expression = dict(node.outputs).get(value.column)
+            if expression is not None:
+                return node.input, expression
+            return (node.input, value) if isinstance(node, Window) else None
+        case Filter() | Sort() | Watermark() | Deduplicate() | Limit() | Sample() | Generate():
+            return (node.input, value) if value.column in node.input.columns else None
+        case Join(left=left, right=right, kind=kind):
+            if value.column in left.columns:
+                return (left, value) if kind is not JoinKind.FULL else None
+            return (right, value) if kind is JoinKind.INNER else None
+        case Reuse(input=input_, columns=columns):
+            return input_, Ref(dict(zip(columns, input_.columns, strict=True))[value.column])
+    return None
+
+
+def _behind(node: Relation, column: Column) -> tuple[Relation, Expression] | None:
+    """What a column was computed as, over the node below that it was computed of."""
+    found: tuple[Relation, Expression] | None = (node, Ref(column))
+    while found is not None and isinstance(found[1], Ref):
+        found = _below(found[0], found[1])
+    return found
+
+
 def never(conditions: Iterable[Expression]) -> bool:
     """Whether conditions, of which all have to hold, contradict each other or themselves.
 
@@ -313,9 +402,69 @@ def never(conditions: Iterable[Expression]) -> bool:
     unequal = any(
         names & _UNEQUAL and (len(pair) == 1 or names & _EQUAL) for pair, names in signs.items()
     )
-    return unequal or any(map(_nothing_between, values.values()))
+    return unequal or _out_of_step(several) or any(map(_nothing_between, values.values()))
 
 
+_STEPS: Final = 256
+"""Arithmetic of every integer type, where it wraps, is right up to multiples of this."""
+
+
+def _out_of_step(conditions: Iterable[Expression]) -> bool:
+    """Whether equalities of integers with constant differences contradict each other.
+
+    >>> from annotations.whitebox.datatypes import INT
+    >>> n, m = (Ref(Column(name, INT)) for name in "nm")
+    >>> more = Call("+", (m, Literal(1, INT)), INT)
+    >>> _out_of_step([Call("=", (n, m)), Call("=", (n, more))])
+    True
+    """
+    steps: dict[Ref | None, list[tuple[Ref | None, int]]] = {}
+    for condition in conditions:
+        match condition:
+            case Call(function="=" | "==", arguments=(one, other)):
+                sides = _step(one), _step(other)
+                if sides[0] is not None and sides[1] is not None:
+                    (left, more), (right, added) = sides[0], sides[1]
+                    steps.setdefault(left, []).append((right, more - added))
+                    steps.setdefault(right, []).append((left, added - more))
+    places: dict[Ref | None, int] = {}
+    for start in steps:
+        todo = [] if start in places else [start]
+        places.setdefault(start, 0)
+        while todo:
+            here = todo.pop()
+            for there, step in steps[here]:
+                if there not in places:
+                    places[there] = places[here] + step
+                    todo.append(there)
+                elif (places[here] + step - places[there]) % _STEPS:
+                    return True
+    return False
+
+
+def _step(value: Expression) -> tuple[Ref | None, int] | None:
+    """An integer as a column, or nothing, and what is added to it."""
+    if type_of(value).family is not Family.INTEGER:
+        return None
+    constant = constant_of(value)
+    if isinstance(constant, int):
+        return None, constant
+    match value:
+        case Ref():
+            return value, 0
+        case Call(function="+" | "-" as name, arguments=(one, other)):
+            here, there = _step(one), _step(other)
+            if here is None or there is None or (there[0] is not None and name == "-"):
+                return None
+            if here[0] is not None and there[0] is not None:
+                return None
+            added = here[1] - there[1] if name == "-" else here[1] + there[1]
+            return here[0] or there[0], added
+    return None
+
+
+_COUNTS: Final = ("count", "count_if", "row_number", "rank", "dense_rank")
+"""Functions of several rows that give no negative number."""
 _OPPOSITE: Final = {
     "=": "=",
     "==": "=",
@@ -370,10 +519,30 @@ def _same_as_left(
     return tuple((c, equal[c]) for c in used) if equal.keys() >= {*used} else None
 
 
-def _one(call: Expression, node: Window) -> bool:
-    """Whether a window function gives 1 to every row: a rank among rows of equal order."""
-    ranks = isinstance(call, Call) and call.function in ("rank", "dense_rank")
-    return ranks and all(key.expression in node.partition for key in node.order)
+def _known(call: Expression, node: Window) -> Expression | None:
+    """What a window function gives to every row, if the row tells: 1 as a rank among rows of equal
+    order, and as the greatest or least of values by which the rows are partitioned, these."""
+    match call:
+        case Call(function="rank" | "dense_rank") if all(
+            key.expression in node.partition for key in node.order
+        ):
+            return Literal(1, type_of(call))
+        case Call(function="max" | "min", arguments=(value,), condition=None, user=None) if (
+            value in node.partition and type_of(value).identical
+        ):
+            return value if not (node.order or node.rows) else None
+    return None
+
+
+def _as_join(node: SetOperation) -> Relation:
+    """INTERSECT or EXCEPT as a join of its sides; all rows of the left where the right has none."""
+    pairs = zip(map(Ref, node.left.columns), map(Ref, node.right.columns), strict=True)
+    same = tuple(Call("<=>", pair, BOOLEAN, False) for pair in pairs)
+    condition = Call("and", same, BOOLEAN, False)
+    kind = JoinKind.SEMI if node.kind is SetKind.INTERSECT else JoinKind.ANTI
+    rows = Join(node.left, node.right, kind, condition, position=node.position)
+    copies = Project(rows, tuple(zip(node.columns, map(Ref, node.left.columns), strict=True)))
+    return copies if node.all else Deduplicate(copies, node.columns, grouped=True)
 
 
 def _users_first(plan: Relation) -> list[Relation]:
@@ -413,19 +582,31 @@ def _read(expressions: Iterable[Expression]) -> frozenset[Column]:
 
 def _aggregates(expression: Expression) -> bool:
     """Whether it may be more than a value of the group's keys."""
+    return any(isinstance(part, Call) and not _is_scalar(part) for part in walk(expression))
+
+
+def _counts(expression: Expression) -> bool:
+    """Whether it may depend on how often a row comes in its group."""
     return any(
         isinstance(part, Call)
-        and (part.user is not None or (row := FUNCTIONS.get(part.function)) is None
-             or row.kind is not Kind.SCALAR)
+        and not _is_scalar(part)
+        and (part.user is not None or (row := aggregation_of(part)) is None
+             or (row.duplicates and not part.distinct))
         for part in walk(expression)
     )  # fmt: skip
 
 
-def _single(node: Relation) -> bool:
-    """Whether a node has exactly one row, whatever is below it."""
-    while isinstance(node, Project | Sort | Window | Reuse):
-        node = node.input
-    return isinstance(node, Aggregate) and not node.keys and node.sets is None
+def _is_scalar(call: Call) -> bool:
+    row = FUNCTIONS.get(call.function)
+    return call.user is None and row is not None and row.kind is Kind.SCALAR
+
+
+def is_scalar(expression: Expression) -> bool:
+    """Whether a value is computed of one row alone, by what is known and draws nothing."""
+    return all(
+        isinstance(part, Ref | Literal) or (isinstance(part, Call) and _is_scalar(part))
+        for part in walk(expression)
+    )
 
 
 def _one_each(node: Relation, conditions: Iterable[Expression], others: Collection[Column]) -> bool:

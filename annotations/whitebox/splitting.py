@@ -12,7 +12,7 @@ elsewhere are of one partition.
     refusal = splits(query.plan, {"clicks": ("campaign",)})
 
 goes once through the plan, from its sources up, and keeps for the rows of every node one `Kind` and
-for each column the `Mark`s that tie it to its row's partition. Rules SP-1 to SP-22 stand beside the
+for each column the `Mark`s that tie it to its row's partition. Rules SP-1 to SP-24 stand beside the
 code (`docs/explanation/splitting.md`). Where a rule does not hold, the answer names the first place
 from below that lost it.
 """
@@ -59,10 +59,10 @@ from annotations.whitebox.ir import (
     nodes_of,
     references,
 )
-from annotations.whitebox.joining import conjuncts
+from annotations.whitebox.joining import asks_for_partners, conjuncts
 from annotations.whitebox.keys import parts_of, same_value, step_of
 from annotations.whitebox.monotone import may_be_null, type_of
-from annotations.whitebox.reducing import reduced
+from annotations.whitebox.reducing import is_scalar, reduced
 from annotations.whitebox.sharing import OCCURRENCES_MAX
 from annotations.whitebox.words import listed, text_of
 
@@ -126,6 +126,8 @@ CONDITIONS_MAX: Final = 16
 """Conditions, of the places where a node is used, under which it is looked at separately."""
 _CHOICES: Final = ("coalesce", "ifnull", "nvl", "greatest", "least")
 """Functions whose value is that of an argument, and NULL only where all are."""
+ELEMENTS: Final = ("explode", "explode_outer", "posexplode", "posexplode_outer")
+"""Functions whose last column is an element of an array."""
 _EQUAL: Final = ("=", "==")
 _NULL_SAFE: Final = ("<=>", "equal_null")
 
@@ -145,7 +147,7 @@ def splits(
         fds: hold over all streams together that have their attributes (SP-2).
         broadcast: inputs without a key are there as a whole in every partition.
     """
-    plan = reduced(plan)  # SP-23
+    plan = reduced(plan, keys)  # SP-23
     analysis = _Splitting(plan, keys, tuple(fds), broadcast=broadcast)
     try:
         rows = analysis.rows(plan, ())
@@ -217,7 +219,7 @@ class _Splitting:
             case Sort() | Watermark():
                 return self.rows(node.input, conditions)
             case Generate():
-                return self.rows(node.input, _about(conditions, node.input.columns))
+                return self._generate(node, conditions)
             case Join():
                 return self._join(node, conditions)
             case Aggregate():
@@ -325,6 +327,17 @@ class _Splitting:
         projected = replace(rows, marks=marks, either=either)
         return self._met(self._still_keyed(projected, node), conditions)
 
+    def _generate(self, node: Generate, conditions: tuple[Expression, ...]) -> Rows:
+        """An element of `array(a, b)` holds what both of `a` and `b` do (SP-1)."""
+        rows = self.rows(node.input, _about(conditions, node.input.columns))
+        match node.generator:
+            case Call(function=name, arguments=(Call(function="array", arguments=elements),)) if (
+                name in ELEMENTS and rows.kind is not Kind.NONE
+            ):
+                own = {node.generated[-1]: self._chosen(elements, rows, every=True)}
+                return self._met(replace(rows, marks=rows.marks | own), conditions)
+        return rows
+
     def _used_again(self, node: Reuse, conditions: tuple[Expression, ...]) -> Rows:
         """The rows of a node that stands elsewhere too, as those of other records."""
         columns = dict(zip(node.input.columns, node.columns, strict=True))
@@ -383,18 +396,18 @@ class _Splitting:
                 return frozenset(replace(m, transform=(*m.transform, step.name)) for m in marks)
         return NO_MARKS
 
-    def _chosen(self, choices: Sequence[Expression], rows: Rows) -> Marks:
-        """The marks that all have of which one that is not NULL is taken (SP-1)."""
+    def _chosen(self, choices: Sequence[Expression], rows: Rows, *, every: bool = False) -> Marks:
+        """The marks that all have of which one that is not NULL is taken, or `every` one (SP-1)."""
         held = [self._marks(choice, rows) for choice in choices]
-        every = frozenset[Mark]().union(*held)
-        if not choices or not all(_same_type(choices[0], choice, every) for choice in choices):
+        union = frozenset[Mark]().union(*held)
+        if not choices or not all(_same_type(choices[0], choice, union) for choice in choices):
             return NO_MARKS
         marks = set[Mark]()
         for mark in held[0]:
             twins = [[twin for twin in other if _twins(mark, twin)] for other in held]
             if all(twins):
                 several = [*chain.from_iterable(twins)]
-                strong = any(twin.strong for twin in several)
+                strong = (all if every else any)(twin.strong for twin in several)
                 recorded = all(t.recorded and t.occurrence == mark.occurrence for t in several)
                 marks.add(replace(mark, strong=strong, recorded=recorded))
         return frozenset(marks)
@@ -467,17 +480,15 @@ class _Splitting:
     def _join(self, node: Join, above: tuple[Expression, ...]) -> Rows:
         conditions = tuple(conjuncts(node.condition))
         kind = node.kind
-        if kind is JoinKind.LEFT and _rejects_null(above, node.right.columns):
+        if kind is JoinKind.LEFT and asks_for_partners(node, above):
             kind = JoinKind.INNER  # SP-5
         if kind is JoinKind.INNER:
             conditions = (*conditions, *above)
             above = ()
         in_left, in_right = set(node.left.columns), set(node.right.columns)
         compared, tied = conditions[: node.null_aware], conditions[node.null_aware :]
-        conditions = (
-            *(condition for condition in compared if not _may_be_null(condition)),
-            *tied,
-        )  # SP-7
+        there = tuple(condition for condition in compared if not _may_be_null(condition))
+        conditions = (*there, *tied)  # SP-7
         conditions = (*conditions, *_implied(conditions))
         if kind in (JoinKind.INNER, JoinKind.SEMI):
             above = (*above, *conditions)
@@ -486,7 +497,9 @@ class _Splitting:
         for side in (left, right):
             if side.kind is Kind.NONE:
                 return side
-        equal = self._equal(conditions, left, right, in_left, in_right)
+        both = replace(left, marks=left.marks | right.marks)
+        of_keys = tuple(condition for condition in compared if self._of_keys(condition, both))
+        equal = self._equal((*conditions, *of_keys), left, right, in_left, in_right)
         same = self._same_partition([pair for *_, pair in equal], left.pins, right.pins)
         joined = self._joined(node, kind, left, right, same, equal)
         if joined.kind is Kind.NONE:
@@ -494,6 +507,12 @@ class _Splitting:
         if kind is JoinKind.INNER:
             return self._met(joined, conditions)
         return self._met(joined, above)
+
+    def _of_keys(self, condition: Expression, rows: Rows) -> bool:
+        """Whether a comparison is of values of the key alone, which no record lacks."""
+        return isinstance(condition, Call) and all(
+            any(map(_never_null, self._marks(side, rows))) for side in condition.arguments
+        )
 
     def _equal(
         self,
@@ -574,34 +593,49 @@ class _Splitting:
                 return self._kept(node, left, right, same, left)
 
     def _of_itself(self, node: Join, left: Rows) -> bool:
-        """Whether the record that a left row has its values from is one that it may find.
+        """Whether the record that a left row has its values from is one that it may find (SP-24).
 
-        Then whether it finds one depends on no other record: on NULL among its values only.
+        Then whether it finds one depends on no other record: on NULL among its values, and on
+        conditions that say the same of every record that has them.
         """
-        scanned = node.right
-        while isinstance(scanned, Project):
+        scanned, conditions = node.right, list(conjuncts(node.condition))
+        while isinstance(scanned, Project | Filter):
+            if isinstance(scanned, Filter):
+                conditions += conjuncts(scanned.condition)
+            else:
+                outputs = dict(scanned.outputs)
+                conditions = [_substituted(condition, outputs) for condition in conditions]
             scanned = scanned.input
         if not isinstance(scanned, Source) or node.null_aware:
             return False
-        every = self.rows(node.right, ())  # what holds of those that match need not hold of it
-        conditions = tuple(conjuncts(node.condition))
-        equal = self._equal(conditions, left, every, {*node.left.columns}, {*node.right.columns})
-        if len(equal) != len(conditions):
-            return False
-        records = [
-            {
-                mine.occurrence
-                for mine in ours
-                for other in others
-                if mine.recorded
-                and mine.streams == other.streams == {scanned.name}
-                and mine.attribute == other.attribute
-                and not mine.transform
-                and not other.transform
-            }
-            for *_, (ours, others) in equal
-        ]
-        return bool(records and set.intersection(*records))
+        every = self.rows(scanned, ())  # what holds of those that match need not hold of it
+        in_left, columns = {*node.left.columns}, {*scanned.columns}
+        if not conditions:  # any record will do
+            own = (mark.streams for mark in _every(left.marks) if _never_null(mark))
+            return frozenset({scanned.name}) in own
+        met: dict[int, set[Expression]] = {}
+        """Occurrence -> equalities with a value of the same attribute."""
+        tied: dict[int, set[Column]] = {}
+        """Occurrence -> columns that have such a value."""
+        for condition in conditions:
+            for _, other, (ours, others) in self._equal(
+                (condition,), left, every, in_left, columns
+            ):
+                for mine, its in product(ours, others):
+                    recorded = mine.recorded and mine.streams == its.streams == {scanned.name}
+                    plain = mine.attribute == its.attribute and not mine.transform + its.transform
+                    if recorded and plain:
+                        met.setdefault(mine.occurrence, set()).add(condition)
+                        if isinstance(other, Ref) and other.column.type.identical:
+                            tied.setdefault(mine.occurrence, set()).add(other.column)
+        return any(
+            all(
+                condition in equalities
+                or (references(condition) <= in_left | tied.get(at, set()) and is_scalar(condition))
+                for condition in conditions
+            )
+            for at, equalities in met.items()
+        )
 
     def _together(self, node: Join, left: Rows, right: Rows, same: bool, rows: Rows) -> Rows:
         """An inner join of two sides that both depend on the sealed inputs."""
@@ -651,8 +685,8 @@ class _Splitting:
     def _apart(self, node: Join, left: Rows, right: Rows) -> Rows:
         key = "[" + ", ".join(next(iter(self._keys.values()), ())) + "]"
         on = " and ".join(
-            f"{text_of(one)} = {text_of(other)}"
-            for one, other, _ in _equations(tuple(conjuncts(node.condition)))
+            f"{text_of(one)} {'<=>' if null_safe else '='} {text_of(other)}"
+            for one, other, null_safe in _equations(tuple(conjuncts(node.condition)))
         )
         reason = f"puts rows of different {key} partitions together"
         if left.kind is Kind.FIXED:
@@ -995,20 +1029,6 @@ def _substituted(condition: Expression, outputs: Mapping[Column, Expression]) ->
 
 def _may_be_null(condition: Expression) -> bool:
     return not isinstance(condition, Call) or any(map(may_be_null, condition.arguments))
-
-
-def _rejects_null(conditions: Iterable[Expression], columns: Collection[Column]) -> bool:
-    """Whether a condition is not true for a row whose columns here are all NULL (SP-5)."""
-    own = set(columns)
-    for condition in conditions:
-        match condition:
-            case Call(function="=" | "==" | "<" | "<=" | ">" | ">=" | "<>" | "!=", user=None) if (
-                any(isinstance(a, Ref) and a.column in own for a in condition.arguments)
-            ):
-                return True
-            case Call(function="is not null", arguments=(Ref(column=column),)) if column in own:
-                return True
-    return False
 
 
 def _same_type(one: Expression, other: Expression, marks: Marks) -> bool:

@@ -85,19 +85,36 @@ def scalars(node: Any) -> list[Any]:
 
 
 def existences(node: Any) -> list[Any]:
-    """EXISTS and IN with a subquery in a condition that asks of them only whether they hold.
+    """EXISTS, and IN and NOT IN with a subquery of which is asked only whether they hold.
 
-    An IN that does not hold may be NULL; below AND and OR alone that is the same.
+    Those that do not hold may be NULL; below AND and OR alone, in a condition or behind WHEN, that
+    is the same.
     """
     subqueries = []
     for part in node.find_all(exp.Exists, exp.In):
-        within, above = part is node, part.parent
-        while not within and isinstance(above, exp.And | exp.Or | exp.Paren):
-            within, above = above is node, above.parent
-        asked = isinstance(part, exp.Exists) or (part.args.get("query") is not None and within)
-        if asked and part.find_ancestor(exp.Query) is node.find_ancestor(exp.Query):
+        if part.find_ancestor(exp.Query) is not node.find_ancestor(exp.Query):
+            continue
+        if isinstance(part, exp.Exists):
             subqueries.append(part)
+        elif part.args.get("query") is not None:
+            while part is not node and isinstance(part.parent, exp.Paren):
+                part = part.parent
+            negated = part is not node and isinstance(part.parent, exp.Not)
+            part = part.parent if negated else part
+            if _decides(part, node):
+                subqueries.append(part)
     return subqueries
+
+
+def _decides(part: Any, node: Any) -> bool:
+    """Whether only the truth of a part of a condition matters, not whether it is false or NULL."""
+    while part is not node and isinstance(part.parent, exp.And | exp.Or | exp.Paren):
+        part = part.parent
+    above = part.parent
+    if part is node:
+        return isinstance(above, exp.Where | exp.And | exp.Paren)
+    when = isinstance(above, exp.If) and part.arg_key == "this"
+    return when and not (isinstance(above.parent, exp.Case) and above.parent.this)
 
 
 def refuse_subqueries(node: Any) -> None:

@@ -6,14 +6,15 @@ column, the reference is ambiguous and refused, except where USING or NATURAL ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from annotations.whitebox.datatypes import BOOLEAN, DataType, Family
 from annotations.whitebox.file_metadata import hidden, of_file
 from annotations.whitebox.ir import Call, Column, Expression, Ref
 from annotations.whitebox.sql_expressions import NotUnderstood, field_of
+from annotations.whitebox.sql_items import exchanged
 
 
 @dataclass(slots=True)
@@ -63,6 +64,15 @@ class Scope:
                         yield column.name, Ref(column)
         if not matched:
             raise NotUnderstood(f"`{alias}.*` names no table of the query")
+
+    def exchange(self, columns: Mapping[Column, Column]) -> None:
+        """Let others take the place of some columns."""
+        self.tables = [
+            replace(table, columns=tuple(columns.get(c, c) for c in table.columns))
+            for table in self.tables
+        ]
+        self.merged = {name: exchanged(e, columns) for name, e in self.merged.items()}
+        self.hidden = {columns.get(column, column) for column in self.hidden}
 
     def resolve(self, node: Any, position: Any) -> Expression:
         """The expression that a column reference means; raises `NotUnderstood`."""

@@ -26,11 +26,14 @@ from annotations.whitebox.ir import (
     Project,
     Ref,
     Relation,
+    Reuse,
     Role,
     SortKey,
     Source,
     Window,
+    padded,
     references,
+    single,
 )
 from annotations.whitebox.monotone import constant_of, may_be_null, type_of
 from annotations.whitebox.sql_expressions import Expressions, NotUnderstood, aggregates, field_of
@@ -65,6 +68,17 @@ def _all(conditions: list[Expression]) -> Expression | None:
 def _of_no_rows(column: Column) -> Expression:
     """A value of rows that were put together by a join: of no rows it need not be NULL."""
     return Call("coalesce", (Ref(column), Literal(None, column.type)), column.type)
+
+
+def _tie(condition: Expression, inner: Relation) -> tuple[Expression, Expression, str] | None:
+    """What a condition equates: a value of a subquery, one of the query around it, and how."""
+    match condition:
+        case Call(function="=" | "==" | "<=>" as name, arguments=arguments, user=None):
+            own = set(inner.columns)
+            for one, other in (arguments, arguments[::-1]):
+                if references(one) <= own and references(one) and not references(other) & own:
+                    return one, other, name
+    return None
 
 
 def _unbounded(spec: Any) -> bool:
@@ -244,6 +258,9 @@ class Select:
             return self._joined_first(left, node, kind, swapped)
         named, right = self.builder.table(node.this, self.ctes, self.scope, self.scope.outer)
         only_left = kind in (JoinKind.SEMI, JoinKind.ANTI)
+        right_scope = Scope([named])
+        left, right = self._padded(kind, swapped, left, (right, right_scope))
+        (named,) = right_scope.tables
         condition: Expression | None = None
         names = [identifier.name for identifier in node.args.get("using") or ()]
         if (node.args.get("method") or "").upper() == "NATURAL":
@@ -276,6 +293,7 @@ class Select:
         inner, self.scope = self.scope, around
         if inner.merged or node.args.get("on") is None:
             raise NotUnderstood("USING beside a join inside of a join", node)
+        left, right = self._padded(kind, swapped, left, (right, inner))
         joined = [*self.scope.tables]
         self.scope.tables += inner.tables
         refuse_subqueries(node.args["on"])
@@ -284,6 +302,19 @@ class Select:
             self.scope.tables = joined
         one, other = (right, left) if swapped else (left, right)
         return Join(one, other, kind, condition, position=self.builder.at(node))
+
+    def _padded(
+        self, kind: JoinKind, swapped: bool, left: Relation, right: tuple[Relation, Scope]
+    ) -> tuple[Relation, Relation]:
+        """Both sides of a join; what may be missing has columns that may be NULL."""
+        sides = [(left, self.scope), right]
+        for at in range(2):
+            if kind is JoinKind.FULL or (kind is JoinKind.LEFT and at != swapped):
+                side, scope = sides[at]
+                side, exchange = padded(side)
+                scope.exchange(exchange)
+                sides[at] = side, scope
+        return sides[0][0], sides[1][0]
 
     def _joined_lateral(self, left: Relation, node: Any) -> Relation:
         """LATERAL in FROM: a generator, or a query about each row."""
@@ -308,7 +339,7 @@ class Select:
         conditions: list[Expression] = []
         where = tree.args.get("where")
         if where is not None and inner._reaches_out(where):
-            right, conditions, members = inner.grouped_by_ties()
+            right, conditions, members = inner.grouped_by_ties(left)
             names = [name_of(item) for item in tree.expressions]
             if any(map(has_aggregate, tree.expressions)):
                 kind = JoinKind.LEFT  # no rows are put together to one row
@@ -322,7 +353,7 @@ class Select:
         retained = [(Column(c.name, c.type, c.nullable), Ref(c)) for c in right.columns]
         exchange = {ref.column: column for column, ref in retained}
         columns = tuple(
-            Column(name, member.column.type, member.column.nullable)
+            Column(name, member.column.type, kind is JoinKind.LEFT or member.column.nullable)
             for name, member in zip(names, members, strict=True)
         )
         place = self.builder.at(node)
@@ -337,11 +368,13 @@ class Select:
         self.scope.tables.append(Named(alias.name, columns))
         return plan
 
-    def grouped_by_ties(self) -> tuple[Relation, list[Expression], tuple[Ref, ...]]:
+    def grouped_by_ties(
+        self, outer: Relation
+    ) -> tuple[Relation, list[Expression], tuple[Ref, ...]]:
         """As `correlated`, of a query that puts the rows of each outer row together, if it does.
 
-        Every condition that reaches out has to compare a value of this query with one of the
-        other: the rows are then put together by those values, before they are joined.
+        They are put together by what tells those of different outer rows apart (`_apart`), before
+        they are joined with the outer rows.
         """
         tree = self.tree
         self.builder.only(tree, {"expressions", "from_", "from", "joins", "laterals", "where"})
@@ -351,18 +384,15 @@ class Select:
         self.tree = tree.copy()
         self.tree.set("where", None)
         plan = self.body()
-        keys: list[Expression] = []
-        ties: list[Expression] = []
+        reaching: list[Expression] = []
         for term in conjuncts(where.this):
             refuse_subqueries(term)
             self.scope.reached = False
             condition = self.express(term)
-            if not self.scope.reached:
+            if self.scope.reached:
+                reaching.append(condition)
+            else:
                 plan = Filter(plan, condition, self.builder.at(term))
-                continue
-            mine, theirs = self._tie(condition, plan, term)
-            keys.append(mine)
-            ties.append(theirs)
         self.scope.reached = False
         items = [(name_of(item), item.unalias()) for item in tree.expressions]
         values = [self.express(item) for _, item in items]
@@ -372,22 +402,46 @@ class Select:
             Column(name, type_of(value), True)
             for (name, _), value in zip(items, values, strict=True)
         ]
+        plan, ties = self._apart(plan, reaching, outer, tree)
+        keys = [key for key, *_ in ties]
         by = [Column(text_of(key), type_of(key), may_be_null(key)) for key in keys]
         outputs = (*zip(by, keys, strict=True), *zip(columns, values, strict=True))
         plan = Aggregate(plan, tuple(keys), outputs, None, self.builder.at(tree))
         conditions: list[Expression] = [
-            Call("=", (Ref(column), tie)) for column, tie in zip(by, ties, strict=True)
+            Call(name, (Ref(column), theirs))
+            for column, (_, theirs, name) in zip(by, ties, strict=True)
         ]
         return plan, conditions, tuple(map(Ref, columns))
 
-    def _tie(self, condition: Expression, inner: Relation, node: Any) -> tuple[Any, Any]:
-        """The two values that a condition equates: of this query, and of the query around it."""
-        if isinstance(condition, Call) and condition.function in ("=", "=="):
-            own = set(inner.columns)
-            for one, other in (condition.arguments, condition.arguments[::-1]):
-                if references(one) <= own and references(one) and not references(other) & own:
-                    return one, other
-        raise NotUnderstood("a condition of a subquery that is no equality", node)
+    def _apart(
+        self,
+        inner: Relation,
+        conditions: Sequence[Expression],
+        outer: Relation,
+        node: Any,
+        null_aware: int = 0,
+    ) -> tuple[Relation, list[tuple[Expression, Expression, str]]]:
+        """The rows of a subquery that meet conditions about outer rows, with what tells those of
+        different outer rows apart: values of them, what these equal in the outer row, and how.
+
+        Where every condition is an equality, it is they. Else each of the different rows of the
+        outer query stands beside those that meet the conditions with it; with `null_aware`, of
+        NOT IN, alone if none does.
+        """
+        ties = [_tie(condition, inner) for condition in conditions]
+        if None not in ties and not null_aware:
+            return inner, [tie for tie in ties if tie is not None]
+        copies = {column: replace(column) for column in outer.columns}
+        copied = Reuse(outer, tuple(copies.values()))
+        place = self.builder.at(node)
+        asking = Deduplicate(copied, copied.columns, position=place)
+        condition = _all([exchanged(condition, copies) for condition in conditions])
+        known = {*asking.columns, *inner.columns}
+        if condition is not None and not references(condition) <= known:
+            raise NotUnderstood("this condition of a subquery is not understood", node)
+        kind = JoinKind.ANTI if null_aware else JoinKind.INNER
+        joined = Join(asking, inner, kind, condition, null_aware, place)
+        return joined, [(Ref(copy), Ref(column), "<=>") for column, copy in copies.items()]
 
     def _valued(
         self, plan: Relation, node: Any, asked: Sequence[Any] = ()
@@ -415,9 +469,10 @@ class Select:
             if inner is not None and where is not None and inner._reaches_out(where):
                 if not any(map(has_aggregate, tree.expressions)):
                     raise NotUnderstood("a subquery that may have several rows", part)
-                right, conditions, members = inner.grouped_by_ties()
+                right, conditions, members = inner.grouped_by_ties(plan)
             else:
                 right = self.builder.query(tree, self.ctes, None)
+                right = right if single(right) else padded(right)[0]
                 members = tuple(map(Ref, right.columns))
             if len(members) != 1:
                 raise NotUnderstood("a subquery with several columns is used as a value", part)
@@ -434,26 +489,30 @@ class Select:
         return plan, replaced(node, parts), self._standing(columns, node)
 
     def _found(self, plan: Relation, node: Any) -> tuple[Relation, Column]:
-        """The plan with a column that tells whether an EXISTS or IN holds.
+        """The plan with a column that tells whether an EXISTS, IN or NOT IN holds.
 
-        The rows that it looks for are told apart only by what they are compared with, so that each
-        row of the plan is joined with one of them, or with none.
+        The rows that it looks for are told apart only by what ties them to a row of the plan, so
+        that each of these is joined with one of them, or with none.
         """
-        within = isinstance(node, exp.In)
-        tree, value = (node.args["query"], node.this) if within else (node.this, None)
-        right, conditions, _ = self._related(tree, value, node)
-        ties = [self._tie(condition, right, node) for condition in conditions]
+        asked = node
+        while isinstance(asked, exp.Not | exp.Paren):
+            asked = asked.this
+        within = isinstance(asked, exp.In)
+        tree, value = (asked.args["query"], asked.this) if within else (asked.this, None)
+        right, conditions, compared = self._related(tree, value, asked)
         place = self.builder.at(node)
-        values: list[Expression] = [key for key, _ in ties] or [Literal(True, BOOLEAN)]
+        null_aware = compared if asked is not node else 0
+        right, ties = self._apart(right, conditions, plan, node, null_aware)
+        values: list[Expression] = [key for key, *_ in ties] or [Literal(True, BOOLEAN)]
         keys = [column_of(text_of(value), value, place) for value in values]
         looked_for = Project(right, tuple(zip(keys, values, strict=True)), place)
         rows: Relation = Deduplicate(looked_for, tuple(keys), position=place)
-        there = Column("found", BOOLEAN, False)
+        there = Column("found", BOOLEAN)
         outputs: list[Output] = [(key, Ref(key)) for key in keys]
         outputs.append((there, Literal(True, BOOLEAN)))
         rows = Project(rows, tuple(outputs), place)
         pairs = zip(keys, ties, strict=False)
-        condition = _all([Call("=", (Ref(key), tie)) for key, (_, tie) in pairs])
+        condition = _all([Call(name, (Ref(key), theirs)) for key, (_, theirs, name) in pairs])
         joined = Join(plan, rows, JoinKind.LEFT, condition, position=place)
         column = Column("found", BOOLEAN, False, place)
         rest = tuple((unchanged, Ref(unchanged)) for unchanged in plan.columns)
@@ -745,11 +804,11 @@ class Select:
             if isinstance(item, exp.Expression) and item.find(exp.Window) is not None:
                 over, value = self._over(plan, item)
                 plan = _stacked(plan, over)
-            elif scalars(item):
-                plan, item, express = self._valued(plan, item)
+            elif isinstance(item, exp.Expression):
+                plan, item, express = self._valued(plan, item, existences(item))
                 value = express(item)
             else:
-                value = self._value(item)
+                value = item
             outputs.append((column_of(name, value, self._item_place(item)), value))
             self.aliases.setdefault(name.lower(), value)
         qualifying = self._qualifying(plan)
@@ -827,6 +886,8 @@ class Select:
         for name, item in items:
             over, value = self._over(plan, item)
             column = column_of(name, value, self._item_place(item))
+            if sets is not None and not aggregates(value):  # a key is NULL where it is left out
+                column = replace(column, nullable=True)
             shown.append((column, value))
             if over:
                 windows += over

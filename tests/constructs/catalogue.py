@@ -421,7 +421,7 @@ SAID_IN_SQL: Final = _group(
     _query("stack", "SELECT id, a, b FROM {clicks} LATERAL VIEW stack(2, n, campaign, id, campaign) x AS a, b", "CR"),
     _query("pivot", "SELECT * FROM (SELECT id, n, campaign FROM {clicks}) PIVOT (COUNT(n) FOR campaign IN ('a', 'b'))", "OW[id]"),
     _query("unpivot", "SELECT * FROM (SELECT campaign, id, n FROM {clicks}) UNPIVOT (x FOR c IN (id, n))", "CR"),
-    _query("not-in-tied", "SELECT id FROM {clicks} c WHERE campaign NOT IN (SELECT who FROM {answers} a WHERE a.id = c.id)", "OW[*]", "OW[*]"),
+    _query("not-in-tied", "SELECT id FROM {clicks} c WHERE campaign NOT IN (SELECT who FROM {answers} a WHERE a.id = c.id)", "OW[id]", "OW[id]"),
     _query("in-of-pairs", "SELECT id FROM {clicks} WHERE (id, campaign) IN (SELECT id, who FROM {answers})", "CW", "CW"),
     _query("exists-or", "SELECT id FROM {clicks} c WHERE n > 1 OR EXISTS (SELECT 1 FROM {answers} a WHERE a.id = c.id)", "OW[id]", "OW[id]"),
     _query("not-exists-or", "SELECT id FROM {clicks} c WHERE n > 1 OR NOT EXISTS (SELECT 1 FROM {answers} a WHERE a.id = c.id)", "OW[id]", "OW[id]"),

@@ -55,6 +55,11 @@ def _with_watermark(home: Relations, proto: Any, at: Position | None) -> Built:
 
 def _join(home: Relations, proto: Any, at: Position | None) -> Built:
     left, right = home.build(proto.left), home.build(proto.right)
+    kind = _JOINS.get(proto.join_type)
+    if kind is ir.JoinKind.FULL or proto.join_type == 4:
+        left = _padded(home, left)
+    if kind is ir.JoinKind.FULL or proto.join_type == 3:
+        right = _padded(home, right)
     both = home.made(
         ir.Join(left.relation, right.relation, ir.JoinKind.INNER, None, position=at),
         [left, right],
@@ -74,9 +79,9 @@ def _join(home: Relations, proto: Any, at: Position | None) -> Built:
     for conjunct in conditions[1:]:
         assert condition is not None
         condition = Call("and", (condition, conjunct), position=at)
-    if proto.join_type not in _JOINS:
+    if kind is None:
         return home.user_code([left, right], "a join of an unknown type", at)
-    swapped, kind = proto.join_type == 4, _JOINS[proto.join_type]
+    swapped = proto.join_type == 4
     ends = (right, left) if swapped else (left, right)
     relation = ir.Join(ends[0].relation, ends[1].relation, kind, condition, position=at)
     if kind in (ir.JoinKind.SEMI, ir.JoinKind.ANTI):
@@ -84,6 +89,16 @@ def _join(home: Relations, proto: Any, at: Position | None) -> Built:
     if not pairs:
         return home.made(relation, [left, right], left.columns + right.columns)
     return _using(home, relation, left, right, pairs, swapped, at)
+
+
+def _padded(home: Relations, side: Built) -> Built:
+    """A side of an outer join that may be missing, with columns that may be NULL there."""
+    relation, exchange = ir.padded(side.relation)
+    if not exchange:
+        return side
+    for old, new in exchange.items():
+        home.names.copy(new, old)
+    return home.made(relation, [side], tuple(exchange.get(c, c) for c in side.columns))
 
 
 def _using(

@@ -186,7 +186,7 @@ def labels(sql: str, **options: object) -> str:
         ("SELECT id FROM clicks WHERE v > (SELECT max(id) FROM dim)", "clicks CR"),
         (
             "SELECT id FROM clicks c WHERE v > (SELECT max(id) FROM reqs r WHERE r.id < c.id)",
-            "clicks OW[*]; reqs OW[*]",
+            "clicks OW[campaign,d,nn,tags,ts,v,window]; reqs OW[campaign,d,nn,tags,ts,v,window]",
         ),
         ("SELECT id, t FROM clicks, LATERAL explode(tags) AS x(t)", "clicks CR"),
         (
@@ -205,6 +205,27 @@ def labels(sql: str, **options: object) -> str:
             "clicks OW[id]",
         ),
         ("SELECT * FROM (SELECT id, v, nn FROM clicks) UNPIVOT (x FOR n IN (v, nn))", "clicks CR"),
+        # Only rows with a partner are used.
+        (
+            "SELECT c.id, r.id AS i FROM clicks c LEFT JOIN reqs r ON c.id = r.id "
+            "WHERE r.id IS NOT NULL",
+            "clicks CW; reqs CW",
+        ),
+        (
+            "SELECT c.id, r.id AS i FROM clicks c LEFT JOIN reqs r ON c.id = r.id "
+            "WHERE r.id IS NOT NULL OR c.v > 1",
+            "clicks OW[id]; reqs OW[id]",
+        ),
+        (
+            "SELECT id, count(*) AS n FROM clicks c WHERE NOT EXISTS "
+            "(SELECT 1 FROM reqs r WHERE r.id = c.id) GROUP BY id",
+            "clicks OW[id]; reqs OW[id]",
+        ),
+        (
+            "SELECT v, count(*) AS n FROM clicks c WHERE NOT EXISTS "
+            "(SELECT 1 FROM reqs r WHERE r.id = c.id) GROUP BY v",
+            "clicks OW[*]; reqs OW[*]",
+        ),
         # Groups lie in partitions of id, and meet rows of other ones.
         (
             "SELECT a.id, g.n FROM clicks a "

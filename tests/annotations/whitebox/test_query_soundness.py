@@ -14,6 +14,7 @@ from annotations.whitebox import (
     reducing,
     repeats,
     splitting,
+    sql_select,
 )
 from annotations.whitebox.functions import Direction
 from benchmarks.query_soundness import report, sweep
@@ -65,8 +66,16 @@ MISTAKES: Final[dict[str, tuple[Any, str, Any]]] = {
         lambda self, streams: (dict(enumerate(self._keys[min(streams)])), self._fds),
     ),
     "a row has one partner at most": (reducing, "_one_each", lambda *_: True),
-    "a row has one partner": (reducing, "_single", lambda *_: True),
+    "a row has one partner": (reducing, "single", lambda *_: True),
     "every group is of its keys alone": (reducing, "_aggregates", lambda *_: False),
+    "no aggregate changes with copies of a row": (reducing, "_counts", lambda *_: False),
+    "every condition holds": (reducing._Reduction, "_holds", lambda *_: True),
+    "a record that looks for another's values finds itself": (
+        splitting._Splitting,
+        "_of_itself",
+        lambda *_: True,
+    ),
+    "what an outer join leaves out is there": (sql_select, "padded", lambda side: (side, {})),
     "a condition that may not hold never does": (reducing, "never", lambda several: any(several)),
 }
 """Rules of the derivation that are switched off."""

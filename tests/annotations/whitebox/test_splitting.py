@@ -79,6 +79,29 @@ def refusal(text: str, *fds: FunctionalDependency) -> Refusal | None:
         "SELECT k, n FROM r EXCEPT ALL SELECT id, n FROM s WHERE n <> n OR FALSE",
         "SELECT a.k, b.n FROM r a FULL JOIN s b ON a.n = b.n AND NOT (b.n <=> b.n)",
         "SELECT a.k, b.n FROM r a LEFT JOIN s b ON a.n = b.n AND b.n > b.n",
+        "SELECT a.k, b.n FROM r a LEFT JOIN s b ON a.n = b.n + 1 AND a.n = b.n - 1",
+        "SELECT a.k, b.n FROM r a FULL JOIN s b ON a.n = b.n AND a.id = 1 + b.n AND a.id = b.n",
+        # No record lacks the key, so that NOT IN of it has no NULL to do with.
+        "SELECT * FROM r WHERE k NOT IN (SELECT k FROM s)",
+        "SELECT * FROM r a WHERE n > 1 OR NOT (a.n IN (SELECT s.n FROM s WHERE s.k = a.k))",
+        "SELECT id, CASE WHEN EXISTS (SELECT 1 FROM s WHERE s.k = r.k) THEN 1 END AS f FROM r",
+        "SELECT id, CASE WHEN n NOT IN (SELECT n FROM s WHERE k = r.k) THEN 1 END AS f FROM r",
+        "SELECT id, (SELECT count(*) FROM s WHERE s.k = r.k AND s.n < r.n) AS c FROM r",
+        "SELECT id, (SELECT max(n) FROM s WHERE s.k <=> r.k) AS c FROM r",
+        # Conditions that every row meets.
+        "SELECT c FROM (SELECT n AS c, rank() OVER (ORDER BY id) AS q FROM r) WHERE q IS NOT NULL",
+        "SELECT id FROM r WHERE n > 2 AND (n IN (SELECT n FROM s) OR n IS NOT NULL)",
+        "SELECT id FROM r WHERE n IN (SELECT n FROM s) OR k = k",
+        "SELECT k, max(a.n) AS m FROM r a LEFT JOIN (SELECT n FROM s) b ON b.n = a.n "
+        "GROUP BY k HAVING count(*) >= 0",
+        # Copies of a row do not change the greatest, and so on.
+        "SELECT a.k, max(a.n) AS m, count(DISTINCT a.id) AS d FROM r a LEFT JOIN s b "
+        "ON b.n = a.n GROUP BY a.k",
+        "SELECT k, n, max(n) OVER (PARTITION BY n) AS c FROM r",
+        "SELECT g, count(*) AS c FROM r LATERAL VIEW explode(array(k, k)) v AS g GROUP BY g",
+        "SELECT * FROM r a WHERE EXISTS (SELECT 1 FROM r b WHERE b.n = a.n AND b.n > 3)",
+        "SELECT DISTINCT a.k, a.n FROM r a CROSS JOIN r b",
+        "SELECT n, k FROM r INTERSECT SELECT n, k FROM r",
     ],
 )
 def test_what_splits(text: str) -> None:
@@ -95,7 +118,12 @@ def test_what_splits(text: str) -> None:
          "GROUP BY k puts rows of different [k] partitions into one group"),
         ("SELECT x, count(id) AS c FROM t LEFT JOIN r ON k = x GROUP BY x",
          "rows of a table come once for each partition"),
-        ("SELECT * FROM r WHERE k NOT IN (SELECT k FROM s)", "puts rows of different"),
+        # A column that a join may leave NULL is NULL there, whatever is declared of it.
+        ("SELECT r.id FROM r LEFT JOIN (SELECT k, coalesce(k, 0) AS c FROM s) g ON r.k = g.k "
+         "WHERE g.c NOT IN (SELECT coalesce(k, 0) FROM s)", "puts rows of different"),
+        ("SELECT id FROM (SELECT r.id, s.k FROM r LEFT JOIN s ON r.k = s.k) q "
+         "WHERE q.k NOT IN (SELECT k FROM s)", "puts rows of different"),
+        ("SELECT * FROM r WHERE k NOT IN (SELECT n FROM s)", "puts rows of different"),
         ("SELECT count(*) AS c FROM r", "without GROUP BY gives a row for each partition"),
         ("SELECT a.id FROM r a JOIN r b ON a.k = b.k + 1", "k = k + 1 puts rows of different"),
         ("SELECT a.id FROM r a JOIN t ON a.k = t.x JOIN r b ON CAST(b.k AS STRING) = t.y",
@@ -110,8 +138,40 @@ def test_what_splits(text: str) -> None:
         ("SELECT id, (SELECT max(n) FROM s) AS m FROM r", "without GROUP BY gives a row"),
         ("SELECT * FROM r a WHERE n > 1 OR EXISTS (SELECT 1 FROM s WHERE s.n = a.n)",
          "one row for each n puts rows of different"),
-        ("SELECT * FROM r a WHERE n > 1 OR NOT (a.n IN (SELECT s.n FROM s WHERE s.k = a.k))",
+        ("SELECT * FROM r a WHERE n > 1 OR NOT (a.n IN (SELECT s.n FROM s))", "n = n puts rows"),
+        ("SELECT id, CASE WHEN n NOT IN (SELECT n FROM s) THEN 1 END AS f FROM r",
+         "n = n puts rows"),
+        ("SELECT id, CASE n IN (SELECT n FROM s) WHEN TRUE THEN 1 END AS f FROM r",
          "nothing is known of what it does"),
+        ("SELECT id, (SELECT count(*) FROM s WHERE s.n < r.n) AS c FROM r", "puts rows"),
+        # Conditions that some row does not meet.
+        ("SELECT c FROM (SELECT n AS c, rank() OVER (ORDER BY id) AS q FROM r) WHERE q > 1",
+         "without PARTITION"),
+        ("SELECT c FROM (SELECT n AS c, lag(k) OVER (ORDER BY k) AS q FROM r) WHERE q IS NOT NULL",
+         "without PARTITION"),
+        ("SELECT id FROM r WHERE n > 2 AND (n IN (SELECT n FROM s) OR id IS NOT NULL)",
+         "one row for each n"),
+        ("SELECT k, max(a.n) AS m FROM r a LEFT JOIN (SELECT n FROM s) b ON b.n = a.n "
+         "GROUP BY k HAVING count(*) >= 1", "n = n puts rows"),
+        ("SELECT a.k, sum(a.n) AS m FROM r a LEFT JOIN s b ON b.n = a.n GROUP BY a.k",
+         "n = n puts rows"),
+        ("SELECT a.k, max(b.id) AS m FROM r a LEFT JOIN s b ON b.n = a.n GROUP BY a.k",
+         "n = n puts rows"),
+        ("SELECT a.k, b.n FROM r a LEFT JOIN s b ON a.n = b.n + 1 AND a.id = b.n", "puts rows"),
+        ("SELECT a.k, b.n FROM r a LEFT JOIN s b ON a.n <=> b.n + 1 AND a.n <=> b.n", "puts rows"),
+        ("SELECT a.k, b.n FROM r a LEFT JOIN s b ON a.n = b.n + 256 AND a.n = b.n", "puts rows"),
+        ("SELECT k, n, sum(n) OVER (PARTITION BY n) AS c FROM r", "PARTITION BY n"),
+        ("SELECT k, n, max(n) OVER (PARTITION BY n ORDER BY id ROWS 1 PRECEDING) AS c FROM r",
+         "PARTITION BY n"),
+        ("SELECT g, count(*) AS c FROM r LATERAL VIEW explode(array(k, n)) v AS g GROUP BY g",
+         "GROUP BY g"),
+        ("SELECT * FROM r a WHERE EXISTS (SELECT 1 FROM r b WHERE b.n = a.n AND b.id > 3)",
+         "n = n puts rows"),
+        ("SELECT * FROM r a WHERE EXISTS (SELECT 1 FROM r b WHERE b.n = a.n AND rand() > 0.5)",
+         "puts rows"),
+        ("SELECT DISTINCT a.n FROM r a CROSS JOIN s b", "puts rows of different"),
+        ("SELECT n FROM r INTERSECT SELECT n FROM s", "puts rows of different"),
+        ("SELECT n FROM r EXCEPT ALL SELECT n FROM r WHERE id = 1", "EXCEPT"),
         ("SELECT a.k, b.n FROM r a JOIN s b ON a.n = b.n "
          "WHERE NOT EXISTS (SELECT 1 FROM r c WHERE c.k = a.k AND c.k = b.k)",
          "puts rows of different"),
@@ -195,7 +255,9 @@ def test_a_text_between_constants_is_grouped_by_as_itself() -> None:
     for group, accepted in (
         ("concat('c-', k, '.')", True),
         ("k || 'x'", True),
+        ("concat(k, '.', k)", True),
         ("concat(k, n)", False),
+        ("concat(k, n, k)", False),
         ("concat_ws('-', k, 'x')", False),
         ("concat('c-', n)", False),
     ):
