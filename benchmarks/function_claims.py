@@ -143,7 +143,7 @@ def distinct_claims() -> Iterator[Claim]:
         calls: list[tuple[str, Call]] = []
         for name, row in FUNCTIONS.items():
             if row.keeps is not None:
-                calls.append((name, called(name, x)))
+                calls += [(name, called(name, x)), (name, called(name, x, x))]
                 for constant in CONSTANTS:
                     calls += [(name, called(name, x, constant)), (name, called(name, constant, x))]
         calls += [("cast", called("cast", x, to=target)) for target in SAMPLES]

@@ -842,7 +842,7 @@ def records(rng: random.Random, given: Schemas, count: int) -> tuple[Item, ...]:
 
 
 def lawful(given: Schemas, items: Sequence[Item]) -> bool:
-    """Whether records keep the declared keys and have what is never NULL; no request comes twice."""
+    """Whether records keep keys and have what is never NULL, and no request comes twice."""
     rows: dict[Any, Row] = {}
     for table in given.streams:
         names = [each.text for each in table.columns]

@@ -147,6 +147,8 @@ class Keeps:
     """What the other arguments are: constants of these types, and not NULL."""
     all: bool = False
     """True where it is so of all arguments together."""
+    alike: bool = False
+    """True where these have to be of one type, to which others would be cast."""
     repeated: bool = False
     """True where the argument may come several times, as in `concat(k, '-', k)`."""
 
@@ -407,6 +409,7 @@ _KEEPS: Final = {
     "date_from_unix_date": Keeps(NARROW),
     "timestamp_micros": Keeps(INTEGERS),
     "struct named_struct": Keeps(EVERY, all=True),
+    "array": Keeps(EVERY, all=True, alike=True),
 }
 _RISES, _FALLS, _FIXED = (Way.RISES,), (Way.FALLS,), (Way.FIXED,)
 _MOVES: Final = {

@@ -78,9 +78,12 @@ def _cast(call: Call) -> Step | None:
 
 
 def parts_of(call: Call) -> tuple[Expression, ...]:
-    """The arguments that the call's results tell apart all together: those of a struct."""
+    """The arguments that the call's results tell apart all together: those of a struct, and of an
+    array of values of one type, so that none is cast."""
     row = FUNCTIONS.get(call.function)
     if call.user is not None or row is None or row.keeps is None or not row.keeps.all:
+        return ()
+    if row.keeps.alike and len(set(map(type_of, call.arguments))) > 1:
         return ()
     return tuple(argument for argument in call.arguments if not isinstance(argument, Literal))
 

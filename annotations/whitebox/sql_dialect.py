@@ -26,6 +26,7 @@ class _Named(Spark):
     """Spark's dialect where functions keep the names that were written."""
 
     class Parser(Spark.Parser):  # type: ignore[valid-type,misc]
+        SUPPORTS_TABLE_QUERY: ClassVar[bool] = True  # TABLE t
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parser

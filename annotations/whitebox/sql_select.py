@@ -70,6 +70,16 @@ def _of_no_rows(column: Column) -> Expression:
     return Call("coalesce", (Ref(column), Literal(None, column.type)), column.type)
 
 
+def _unordered(tree: Any) -> Any:
+    """A query of which EXISTS asks for a row, without an order of its rows and `LIMIT 1`."""
+    limit = tree.args.get("limit")
+    some = limit is None or (limit.expression.is_int and int(limit.expression.name) > 0)
+    tree = tree.copy()
+    for clause in ("order", "limit") if some else ():
+        tree.set(clause, None)
+    return tree
+
+
 def _tie(condition: Expression, inner: Relation) -> tuple[Expression, Expression, str] | None:
     """What a condition equates: a value of a subquery, one of the query around it, and how."""
     match condition:
@@ -581,6 +591,8 @@ class Select:
         while isinstance(tree, exp.Subquery):
             self.builder.only(tree, {"this"})
             tree = tree.this
+        if value is None:
+            tree = _unordered(tree)
         conditions: list[Expression] = []
         if isinstance(tree, exp.Select) and not tree.args.get("group"):
             inner = Select(self.builder, tree, self.builder.named(tree, self.ctes), self.scope)

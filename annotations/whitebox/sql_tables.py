@@ -179,7 +179,9 @@ class Builder:
         if moving or _repartitions(tree.args.get("hint")):
             plan = Sort(plan, (), self.at(tree))
         limits = [tree.args.get(key) for key in ("limit", "offset")]
-        limit = next((clause for clause in limits if clause is not None), None)
+        limit = next(
+            (clause for clause in limits if clause is not None and not _of_all(clause)), None
+        )
         if limit is None:
             return Sort(plan, (), self.at(tree)) if tree.args.get("order") else plan
         keys = self._order(tree.args.get("order"), plan, names, express)
@@ -453,6 +455,11 @@ def _reordered(left: Relation, right: Relation, node: Any) -> Relation:
         for old in (by_name[name] for name in lower(left))
     )
     return Project(right, outputs)
+
+
+def _of_all(clause: Any) -> bool:
+    """Whether a clause is `LIMIT ALL`."""
+    return isinstance(clause.expression, exp.Var) and clause.expression.name.upper() == "ALL"
 
 
 def _repartitions(hint: Any) -> bool:

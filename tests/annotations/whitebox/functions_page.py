@@ -158,12 +158,12 @@ def _aggregate(row: Function, aggregation: Aggregation) -> tuple[str, ...]:
 
 def _keeps(keeps: Keeps) -> tuple[str, ...]:
     if keeps.all:
-        return keeps.of.words, "all together"
+        return keeps.of.words, "all together" + ", of one type" * keeps.alike
     place = "either" if keeps.place is None else "the first"
     others = (
         f"; the other a constant of {keeps.constants.words}" if keeps.constants is not NONE else ""
     )
-    return keeps.of.words, place + others
+    return keeps.of.words, place + others + ", or itself again" * keeps.repeated
 
 
 def _moves(moves: Moves) -> tuple[str, ...]:

@@ -205,6 +205,18 @@ def labels(sql: str, **options: object) -> str:
             "clicks OW[id]",
         ),
         ("SELECT * FROM (SELECT id, v, nn FROM clicks) UNPIVOT (x FOR n IN (v, nn))", "clicks CR"),
+        ("TABLE clicks", "clicks CR"),
+        ("SELECT id FROM (TABLE clicks) LIMIT ALL", "clicks CR"),
+        ("SELECT id FROM clicks LIMIT ALL OFFSET 2", "clicks OW[*] sequence"),
+        (
+            "SELECT id FROM clicks c WHERE EXISTS (SELECT 1 FROM reqs r WHERE r.id = c.id "
+            "ORDER BY r.id LIMIT 1)",
+            "clicks CW; reqs CW",
+        ),
+        (
+            "SELECT id FROM clicks c WHERE EXISTS (SELECT 1 FROM reqs r WHERE r.id = c.id LIMIT 0)",
+            "clicks OW[*]; reqs OW[*]",
+        ),
         # Only rows with a partner are used.
         (
             "SELECT c.id, r.id AS i FROM clicks c LEFT JOIN reqs r ON c.id = r.id "

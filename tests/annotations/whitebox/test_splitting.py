@@ -265,6 +265,20 @@ def test_a_text_between_constants_is_grouped_by_as_itself() -> None:
         assert (splits(read(text, inputs=inputs).plan, {"r": ("k",)}) is None) is accepted, group
 
 
+def test_values_in_an_array_are_grouped_by_if_none_is_cast() -> None:
+    inputs = {"r": Input({"k": "BIGINT", "n": "BIGINT", "d": "DOUBLE"})}
+    for group, accepted in (
+        ("array(n, k)", True),
+        ("array(array(k), array(n))", True),
+        ("struct(array(k), d)", True),
+        ("array(k, d)", False),
+        ("array(n, n)", False),
+        ("array_distinct(array(k, n))", False),
+    ):
+        text = f"SELECT {group} AS g, count(*) AS c FROM r GROUP BY {group}"
+        assert (splits(read(text, inputs=inputs).plan, {"r": ("k",)}) is None) is accepted, group
+
+
 def test_a_dependency_holds_over_all_streams_together() -> None:
     text = "SELECT r.id, count(*) AS c FROM r JOIN s ON r.id = s.id GROUP BY r.id"
     assert refusal(text) is not None
