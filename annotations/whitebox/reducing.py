@@ -343,7 +343,7 @@ class _Reduction:
 
 
 def _below(node: Relation, value: Ref) -> tuple[Relation, Expression] | None:
-    """What a column of a node is, over a node directly below; None: nothing that stays the same."""
+    """The value of a node's column over a node directly below; None: it does not stay the same."""
     match node:
         case Project() | Window() | Aggregate(sets=None):
             expression = dict(node.outputs).get(value.column)
@@ -362,11 +362,11 @@ def _below(node: Relation, value: Ref) -> tuple[Relation, Expression] | None:
 
 
 def _behind(node: Relation, column: Column) -> tuple[Relation, Expression] | None:
-    """What a column was computed as, over the node below that it was computed of."""
-    found: tuple[Relation, Expression] | None = (node, Ref(column))
-    while found is not None and isinstance(found[1], Ref):
-        found = _below(found[0], found[1])
-    return found
+    """The value that a column was computed as, over the node below that it was computed of."""
+    place: tuple[Relation, Expression] | None = (node, Ref(column))
+    while place is not None and isinstance(place[1], Ref):
+        place = _below(place[0], place[1])
+    return place
 
 
 def never(conditions: Iterable[Expression]) -> bool:
@@ -520,8 +520,8 @@ def _same_as_left(
 
 
 def _known(call: Expression, node: Window) -> Expression | None:
-    """What a window function gives to every row, if the row tells: 1 as a rank among rows of equal
-    order, and as the greatest or least of values by which the rows are partitioned, these."""
+    """The value that a window function gives to every row, if the row tells: 1 as a rank among
+    rows of equal order, and as the greatest or least of what they are partitioned by, that."""
     match call:
         case Call(function="rank" | "dense_rank") if all(
             key.expression in node.partition for key in node.order

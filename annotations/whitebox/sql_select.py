@@ -81,7 +81,7 @@ def _unordered(tree: Any) -> Any:
 
 
 def _tie(condition: Expression, inner: Relation) -> tuple[Expression, Expression, str] | None:
-    """What a condition equates: a value of a subquery, one of the query around it, and how."""
+    """The values that a condition equates, of a subquery and of the query around it, and how."""
     match condition:
         case Call(function="=" | "==" | "<=>" as name, arguments=arguments, user=None):
             own = set(inner.columns)
