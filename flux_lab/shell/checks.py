@@ -20,8 +20,9 @@ from typing import Any
 from flux_lab.checks import ViolationError
 from flux_lab.shell.cluster import Cluster
 from flux_runtime.operators.state_file import Restored, file_of
-from flux_runtime.protocol.vocabulary import END, Status
+from flux_runtime.protocol.vocabulary import END, Pair, Status
 from flux_runtime.site.collector import collected
+from flux_runtime.site.host import Host
 from flux_runtime.site.hosting import flow_of
 from flux_runtime.site.leader import Leader
 from flux_runtime.site.ledger import Ledger
@@ -48,9 +49,10 @@ def always(cluster: Cluster) -> None:
     if len(set(epochs)) < len(epochs):
         raise ViolationError(f"two leaders have one epoch: {epochs}")
     for worker in cluster.workers.values():
-        for _, segment in worker.host.segments():
-            segment.validate()
-        if isinstance(worker.host, ResumeHost):
+        if isinstance(worker.host, Host):
+            for _, segment in worker.host.segments():
+                segment.validate()
+        elif isinstance(worker.host, ResumeHost):
             worker.host.site.validate()
 
 
@@ -76,7 +78,7 @@ def recorded(cluster: Cluster, parallel_max: int) -> Ledger:
     ledger = Ledger(shape, wanted=cluster.plan.sites, parallel_max=parallel_max)
     if cluster.plan.resume:
         flow, plan = flow_of(collected(cluster.flow)), cluster.plan
-        ledger = ResumeLedger(flow, wanted=plan.sites, first=plan.first)
+        ledger = ResumeLedger(flow, wanted=plan.sites, first=plan.first, parallel_max=parallel_max)
     nodes = cluster.ensemble.state.nodes
     first = 0
     kept = nodes.get("/blazes/flux/control/snapshot")
@@ -138,6 +140,7 @@ def _replicas(cluster: Cluster, ledger: Ledger) -> None:
                 state = _rows(replica.operator.get_state())
                 if states.setdefault(pair, state) != state:
                     raise ViolationError(f"the copies of {pair} are not equal")
+                _kept(cluster, pair, state)
 
 
 def _copies(cluster: Cluster, leader: Leader) -> None:
@@ -146,10 +149,10 @@ def _copies(cluster: Cluster, leader: Leader) -> None:
     here = {
         node: segment
         for worker in cluster.workers.values()
+        if isinstance(worker.host, Host)
         for node, segment in worker.host.segments()
     }
     states: dict[Any, list[str]] = {}
-    kept = cluster.kept
     for node, _ in controller.nodes():
         segment = here.get(node)
         if segment is None or segment.status is not Status.ACTIVE:
@@ -164,13 +167,18 @@ def _copies(cluster: Cluster, leader: Leader) -> None:
             state = _rows(segment.operator.get_state())
             if states.setdefault(node.pair, state) != state:
                 raise ViolationError(f"the copies of {node.pair} are not equal")
-            if kept is not None and file_of(kept, node.pair).exists():
-                begun = Restored(cluster.flow.operator(node.pair), file_of(kept, node.pair))
-                if _rows(begun.get_state()) != state:
-                    raise ViolationError(f"what was kept of {node.pair} is not its state")
+            _kept(cluster, node.pair, state)
         for outlet in segment.producer.outlets:
             if outlet.buffer.entries or outlet.buffer.dangling:
                 raise ViolationError(f"{node} holds what everybody has: {outlet}")
+
+
+def _kept(cluster: Cluster, pair: Pair, state: list[str]) -> None:
+    """What was kept of a pair after the last batch is this state."""
+    if cluster.kept is not None and (file := file_of(cluster.kept, pair)).exists():
+        kept = Restored(cluster.flow.operator(pair), file)
+        if _rows(kept.get_state()) != state:
+            raise ViolationError(f"what was kept of {pair} is not its state")
 
 
 def _rows(state: dict[str, Any]) -> list[str]:

@@ -34,6 +34,7 @@ from flux_lab.shell.sweep import outcome_of, simulated
 from flux_lab.shell.zookeeper import MACHINE, Connection
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.resume.replica import Replica
+from flux_runtime.site.host import Host
 from flux_runtime.site.resume_host import ResumeHost
 
 HELD_S: Final = 0.05
@@ -283,8 +284,9 @@ class _Run:
                 site = worker.state
                 said.append((site.number, site.epoch, site.position, site.laid_out, site.told))
                 said.append((sorted(site.links), sorted(site.broken), len(site.notices)))
-                said += [(node, *_positions(segment)) for node, segment in worker.host.segments()]
-                if isinstance(worker.host, ResumeHost):
+                if isinstance(worker.host, Host):
+                    said += [(node, *_positions(its)) for node, its in worker.host.segments()]
+                elif isinstance(worker.host, ResumeHost):
                     said += [_reached(replica) for replica in worker.host.nodes.values()]
         tree = cluster.ensemble
         said.append([(path, len(znode.data)) for path, znode in sorted(tree.state.nodes.items())])

@@ -46,7 +46,7 @@ from flux_runtime.site.reader import Reader
 from flux_runtime.site.resume_host import ResumeHost
 from flux_runtime.site.resume_host import Snapshots as ResumeSnapshots
 from flux_runtime.site.resume_intake import ResumeIntake
-from flux_runtime.site.resume_ledger import ResumeLedger
+from flux_runtime.site.resume_ledger import PlacingController, ResumeLedger
 from flux_runtime.site.site_state import SiteState
 from flux_runtime.site.view import View
 from flux_runtime.zookeeper import control as control_log
@@ -485,7 +485,7 @@ MISTAKES: Final = (
         "a state is read for a file while it travels",
         keeping.Keeping,
         "_prepare",
-        "segment.in_parts == segment.standby.life",
+        "copy.sends_parts",
         "False",
         "large states",
     ),
@@ -553,6 +553,22 @@ MISTAKES: Final = (
         "layout.ingress",
         "1",
         "leaders, resume",
+    ),
+    Mistake(
+        "a state is kept a batch too early",
+        keeping.Keeping,
+        "look",
+        "copy.done == self.batch",
+        "copy.done >= self.batch - 1",
+        "large states, resume",
+    ),
+    Mistake(
+        "a copy moves to the site of the other one",
+        PlacingController,
+        "may_move",
+        "site not in self.members[pair].values()",
+        "True",
+        "moves, resume",
     ),
     Mistake(
         "changes of the leader alone have the log forgotten",

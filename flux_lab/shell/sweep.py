@@ -119,7 +119,7 @@ PAPERS: Final = {
     "spilling": Setting(plan={"memory_bytes": 2 * PAGE_BYTES, "late_sites": 1, "batches": 16}),
 }
 """Regions by name: everything that is drawn, and those where some things happen more often."""
-NOT_RESUMED: Final = ("balance", "large states", "spilling")
+NOT_RESUMED: Final = ("spilling",)
 """What the resume protocol cannot do yet."""
 SETTINGS: Final = PAPERS | {
     f"{name}, resume": replace(setting, plan={**setting.plan, "resume": True})
@@ -237,7 +237,7 @@ def _count(done: Run, cluster: Cluster, faults: Faults) -> None:
     done.lost = cluster.outcome.lost is not None
     done.terms = len(cluster.leaders)
     done.joined = cluster.joined
-    done.moved = sum(worker.moving.states for worker in cluster.workers.values())
+    done.moved = 0 if cluster.ledger is None else cluster.ledger.moves
     done.virtual_s = cluster.kernel.now - 1000.0
     done.events = cluster.kernel.events
     done.struck = faults.struck

@@ -107,7 +107,7 @@ class Controller:
     def notice(self, notice: Notice) -> None:
         """RS-18: a site reports what became of a copy; may come late, and again."""
         copy = notice.copy
-        if copy not in self.members[copy.pair]:
+        if copy not in self.members.get(copy.pair, ()):
             return
         if isinstance(notice, Installed):
             self.installed[copy] = None

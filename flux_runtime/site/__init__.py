@@ -9,7 +9,7 @@
   which frames of other sites it takes; `together`: one run of an operator for all partitions;
   `spilling`: partitions that take turns in memory.
 - `resume_host`: the same under the resume protocol, which no job runs yet; `resume_ledger` and
-  `resume_intake` go with it. `hosting`: what both hosts are asked.
+  `resume_intake` go with it. `hosting`: what both hosts are asked; `copies`: what of a copy.
 - `moving`, `keeping`: the state of a segment on its way to a standby, and in files.
 - `ledger`: membership, layout and view changes as a function of the recorded events; `record`,
   `snapshot`: where the events are kept, and what takes their place.

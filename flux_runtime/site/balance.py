@@ -65,7 +65,7 @@ class RecordedMoves:
     @property
     def sites(self) -> frozenset[int]:
         """That may host copies."""
-        return self.controller.sites
+        return frozenset(self.controller.sites)
 
     @property
     def losses(self) -> tuple[DataLoss, ...]:
@@ -85,7 +85,7 @@ class RecordedMoves:
     def may_move(self, pair: Pair, c: int, site: int) -> bool:
         """As the controller says, with the moves that it has not heard of yet."""
         controller, moving = self.controller, {of for of, _, _ in self.under_way}
-        known = {now.pair for now in controller.in_hand} - moving
+        known = controller.catching_up - moving
         return (
             pair not in moving
             and all(of.stage == pair.stage for of in moving)

@@ -89,15 +89,12 @@ async def _end_with_parent() -> None:
 
 def _ledger(config: ControllerConfig) -> Ledger:
     balance = config.balancing
+    most = 1 if balance is None else balance.moves_max
     if config.resume:
-        if balance is not None:
-            raise ValueError("under the resume protocol nothing moves of its own accord yet")
-        return ResumeLedger(flow_of(config.made()), wanted=config.sites, first=config.first)
-    return Ledger(
-        config.made().shape,
-        wanted=config.sites,
-        parallel_max=1 if balance is None else balance.moves_max,
-    )
+        return ResumeLedger(
+            flow_of(config.made()), wanted=config.sites, first=config.first, parallel_max=most
+        )
+    return Ledger(config.made().shape, wanted=config.sites, parallel_max=most)
 
 
 def _session(config: ControllerConfig) -> Client:

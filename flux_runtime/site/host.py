@@ -50,6 +50,7 @@ from flux_runtime.site.codec import (
     take_message,
 )
 from flux_runtime.site.collector import Collector, HeldResults, next_offset
+from flux_runtime.site.copies import SegmentCopy
 from flux_runtime.site.together import Part, Shared
 from flux_runtime.site.wire import Bundles, Kind, Malformed
 
@@ -615,11 +616,11 @@ class Host:
         """The work of every node so far."""
         return {node: replace(load) for node, load in self.loads.items()}
 
-    def unread(self, node: Node) -> int:
-        """Messages that wait on the node's channels."""
-        return sum(
-            len(queue) for mux in self.peers.values() for queue in mux.inbox.get(node, {}).values()
-        )
+    def copies(self) -> Iterator[SegmentCopy]:
+        """All copies that stand here, with what waits on their channels."""
+        for node, segment in self.segments():
+            inboxes = (mux.inbox.get(node, {}) for mux in self.peers.values())
+            yield SegmentCopy(segment, sum(len(q) for held in inboxes for q in held.values()))
 
     def buffered(self) -> int:
         """Units that producers here keep for consumers."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.spill import Storage
 from flux_runtime.protocol.vocabulary import Node
 from flux_runtime.resume.flow import Flow
@@ -15,6 +14,7 @@ from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.collector import HeldResults
 from flux_runtime.site.config import Config
 from flux_runtime.site.control_messages import AnyNotice
+from flux_runtime.site.copies import HostedCopy
 from flux_runtime.site.host import Host, Load, Placement
 from flux_runtime.site.moving import Moving
 from flux_runtime.site.resume_host import ResumeHost, Snapshots
@@ -58,9 +58,8 @@ class AnyHost(Protocol):
 
     def results(self) -> HeldResults | None: ...
     def commit(self, offset: int) -> None: ...
-    def segments(self) -> Iterator[tuple[Node, Segment]]: ...
+    def copies(self) -> Iterator[HostedCopy]: ...
     def counts(self) -> dict[Node, Load]: ...
-    def unread(self, node: Node) -> int: ...
     def buffered(self) -> int: ...
     # fmt: on
 

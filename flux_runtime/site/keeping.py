@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from flux_runtime.operators.state_file import PartsFile, file_of, mark_ready, write_state
 from flux_runtime.protocol.dataflow import InParts
-from flux_runtime.protocol.segment import Segment
-from flux_runtime.protocol.vocabulary import Node, Pair, Status
+from flux_runtime.protocol.vocabulary import Node, Pair
+from flux_runtime.site.copies import HostedCopy
 from flux_runtime.site.host import BASE_MIN_BYTES
 from flux_runtime.site.hosting import AnyHost
 
@@ -35,9 +35,9 @@ class Beforehand:
         self.file = PartsFile(folder, pair)
         self.ready = False
 
-    def of(self, segment: Segment) -> bool:
+    def of(self, copy: HostedCopy) -> bool:
         """Whether it is still the state of this copy that is read."""
-        return segment.operator is self.operator and self.operator.reads(self.parts)
+        return copy.operator is self.operator and self.operator.reads(self.parts)
 
     def step(self) -> bool:
         """Write a part; False: there are no more."""
@@ -94,14 +94,14 @@ class Keeping:
         if not self._left or folder is None:
             return ""
         try:
-            for node, segment in self._host.segments():
-                if node.pair not in self._left or segment.status is not Status.ACTIVE:
+            for copy in self._host.copies():
+                if copy.name.pair not in self._left or not copy.works:
                     continue
                 if self.batch is None:
-                    self._prepare(folder, node, segment)
-                elif segment.complete() == self.batch:
-                    self._left.discard(node.pair)
-                    self._write(folder, node, segment)
+                    self._prepare(folder, copy)
+                elif copy.done == self.batch:
+                    self._left.discard(copy.name.pair)
+                    self._write(folder, copy)
         except OSError as error:
             self._left.clear()
             self._give_up()
@@ -115,41 +115,42 @@ class Keeping:
             return max(0.0, self._again - time.monotonic())
         return None
 
-    def _prepare(self, folder: Path, node: Node, segment: Segment) -> None:
+    def _prepare(self, folder: Path, copy: HostedCopy) -> None:
         """Write a part of a state, if it is time, or say that there is no more."""
+        node = copy.name
         begun = self._beforehand.get(node)
-        if begun is not None and not begun.of(segment):  # it moves; most likely it is ready soon
+        if begun is not None and not begun.of(copy):  # it moves; most likely it is ready soon
             self._beforehand.pop(node).file.drop()
             begun = None
         now = time.monotonic()
         if (begun is not None and begun.ready) or now < self._again:
             return
         if begun is None:
-            operator = segment.operator
-            small = not segment.back.resident or operator.state_size() < BASE_MIN_BYTES
+            operator = copy.operator
+            small = not copy.resident or operator.state_size() < BASE_MIN_BYTES
             if small or not isinstance(operator, InParts):
                 self._left.discard(node.pair)
                 mark_ready(folder, node.pair)
                 return
-            if segment.standby is not None and segment.in_parts == segment.standby.life:
-                return  # the standby is sent the parts
+            if copy.sends_parts:
+                return
             begun = self._beforehand[node] = Beforehand(folder, node.pair, operator)
         if not begun.step():
             begun.ready = True
             mark_ready(folder, node.pair)
         self._again = now + (1.0 + PAUSE_RATIO) * (time.monotonic() - now)
 
-    def _write(self, folder: Path, node: Node, segment: Segment) -> None:
+    def _write(self, folder: Path, copy: HostedCopy) -> None:
+        node = copy.name
         begun = self._beforehand.pop(node, None)
         written = file_of(folder, node.pair).exists()
-        if begun is not None and begun.of(segment) and not written:
+        if begun is not None and begun.of(copy) and not written:
             begun.finish()
             return
         if begun is not None:
             begun.file.drop()
         if not written:
-            state, _ = segment.back.snapshot()
-            write_state(folder, node.pair, state)
+            write_state(folder, node.pair, copy.state())
 
     def _give_up(self) -> None:
         """Leave no files that were begun."""

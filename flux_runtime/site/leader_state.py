@@ -50,7 +50,7 @@ from flux_runtime.site.leader_steps import (
     Tell,
     Tick,
 )
-from flux_runtime.site.ledger import Event, Ledger
+from flux_runtime.site.ledger import Event, Ledger, separation
 from flux_runtime.site.snapshot import snapshot
 from flux_runtime.site.steps import Link, Step
 from flux_runtime.site.view import View
@@ -265,7 +265,7 @@ class LeaderState:
         if not self.began or not settled or self.separating or controller is None:
             return
         heard = {n for n, at in self.heard_at.items() if at > self.now - REPORT_FRESH_S}
-        if (move := controller.separation(heard)) is not None:
+        if (move := separation(controller, heard)) is not None:
             (stage, part), copy, site = move
 
             def moved() -> None:

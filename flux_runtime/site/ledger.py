@@ -15,12 +15,13 @@ A site's number is its place among the `joined` events: a restarted site is a ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from flux_runtime.protocol.controller import Controller, DataLoss, Instantiate, Order, PairView
 from flux_runtime.protocol.messages import Avail
+from flux_runtime.protocol.orders import Copy
 from flux_runtime.protocol.vocabulary import LABELS, Node, Pair, Shape, other
 from flux_runtime.site.control_messages import AnyEntry, notice_from_json
 
@@ -96,6 +97,59 @@ def lay_out(shape: Shape, sites: Sequence[SiteRecord]) -> dict[tuple[Pair, int],
     return result
 
 
+class Placing(Protocol):
+    """A controller that knows what copies share their fate with."""
+
+    sites: Any
+    executor_of: Any
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is to be recovered."""
+
+    @property
+    def pairs(self) -> dict[Pair, PairView]:
+        """The copies of every pair."""
+
+    def nodes(self) -> Iterator[tuple[Node, Copy]]:
+        """All copies."""
+
+    def may_move(self, pair: Pair, c: int, site: int) -> bool:
+        """Whether a copy may move there now."""
+
+
+def apart(controller: Placing, pair: Pair, c: int) -> frozenset[int]:
+    """Sites in other executors than that of the other copy."""
+    mate = controller.pairs[pair].copies[other(c)]
+    near = None if mate is None else controller.executor_of.get(mate.site)
+    return frozenset(s for s in controller.sites if controller.executor_of.get(s) != near)
+
+
+def separation(controller: Placing, heard: Collection[int]) -> tuple[Pair, int, int] | None:
+    """The move (pair, copy, site) that takes the copies of a pair into different executors (CT-4).
+
+    While an executor is missing both may have to be in one; once another one has a site, the
+    loss of an executor is to cost no pair both copies again.
+
+    Args:
+        controller: of all copies.
+        heard: sites that have just said something: the copy that stays, maybe the only one
+            meanwhile, must not be on a site that has stopped without anybody knowing it yet.
+    """
+    if not controller.whole:
+        return None
+    load = Counter(copy.site for _, copy in controller.nodes())
+    for pair, view in controller.pairs.items():
+        sites = [copy.site for copy in view.copies if copy is not None]
+        if len({controller.executor_of[site] for site in sites}) == len(sites):
+            continue
+        for c in sorted(LABELS, key=lambda c: -load[sites[c]]):
+            to = min(apart(controller, pair, c), key=lambda s: (load[s], s), default=None)
+            if to is not None and sites[other(c)] in heard and controller.may_move(pair, c, to):
+                return pair, c, to
+    return None
+
+
 class SpreadController(Controller):
     """A controller that keeps copies apart by executor where it can (CT-4)."""
 
@@ -110,7 +164,7 @@ class SpreadController(Controller):
         every = self.sites
         self.targets = tuple(target for target in self.targets if target[2] in every)
         if not any((of, copy) == (pair, c) for of, copy, _ in self.targets):
-            self.sites = self._apart(pair, c) or every
+            self.sites = apart(self, pair, c) or every
         try:
             return super().place(pair, c)
         finally:
@@ -120,40 +174,13 @@ class SpreadController(Controller):
         """As the protocol says, and not into the executor of the other copy if there are others."""
         if not super().may_move(pair, c, site):
             return False
-        apart = self._apart(pair, c)
-        return not apart or site in apart
+        elsewhere = apart(self, pair, c)
+        return not elsewhere or site in elsewhere
 
-    def separation(self, heard: Collection[int]) -> tuple[Pair, int, int] | None:
-        """The move (pair, copy, site) that takes the copies of a pair into different executors.
-
-        While an executor is missing both may have to be in one; once another one has a site, the
-        loss of an executor is to cost no pair both copies again.
-
-        Args:
-            heard: sites that have just said something: the copy that stays, the only one meanwhile,
-                must not be on a site that has stopped without anybody knowing it yet.
-        """
-        if not self.whole:
-            return None
-        load = Counter(copy.site for _, copy in self.nodes())
-        for pair, view in self.pairs.items():
-            sites = [copy.site for copy in view.copies if copy is not None]
-            if len({self.executor_of[site] for site in sites}) == len(sites):
-                continue
-            for c in sorted(LABELS, key=lambda c: -load[sites[c]]):
-                apart = self._apart(pair, c)
-                to = min(apart, key=lambda site: (load[site], site), default=None)
-                if to is not None and sites[other(c)] in heard and self.may_move(pair, c, to):
-                    return pair, c, to
-        return None
-
-    def _apart(self, pair: Pair, c: int) -> frozenset[int]:
-        """Sites in other executors than that of the other copy."""
-        mate = self.pairs[pair].copies[other(c)]
-        if mate is None:
-            return self.sites
-        near = self.executor_of.get(mate.site)
-        return frozenset(site for site in self.sites if self.executor_of.get(site) != near)
+    @property
+    def catching_up(self) -> set[Pair]:
+        """Pairs a copy of which catches up."""
+        return {now.pair for now in self.in_hand}
 
 
 class Ledger:

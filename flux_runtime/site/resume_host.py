@@ -12,6 +12,7 @@ collector has done are the offset of its readers.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,6 @@ from typing import Any, Final
 
 from flux_runtime.operators.packing import Classes, Packed, Unreadable, unpack
 from flux_runtime.protocol.messages import Rows
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import END, INGRESS, Node, Pair
 from flux_runtime.resume.flow import Flow
 from flux_runtime.resume.messages import (
@@ -41,6 +41,7 @@ from flux_runtime.resume.replica import Replica
 from flux_runtime.resume.site import Site
 from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.collector import Collector, HeldResults
+from flux_runtime.site.copies import ReplicaCopy, name_of
 from flux_runtime.site.host import LEADER
 from flux_runtime.site.host import Load as Loaded
 from flux_runtime.site.moving import OnLink, pieces
@@ -60,6 +61,7 @@ class ResumeHost:
         flow: what runs, on all sites; it collects.
         me: this site's number.
         clock: seconds that turns are limited by.
+        cpu: seconds of processor time, for statistics only.
 
     Attributes:
         site: the machine; made anew when this site gets its number.
@@ -75,11 +77,18 @@ class ResumeHost:
     """
 
     def __init__(
-        self, flow: Flow, me: int, *, clock: Callable[[], float] = time.perf_counter
+        self,
+        flow: Flow,
+        me: int,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        cpu: Callable[[], float] = time.thread_time,
     ) -> None:
         self.flow = flow
         self.dataflow = flow.dataflow
         self.clock = clock
+        self.cpu = cpu
+        self.loads: dict[Copy, Loaded] = {}
         self.site = Site(flow, me)
         self.sites: set[int] = set()
         self.busy = False
@@ -150,6 +159,7 @@ class ResumeHost:
         before = dict(self.site.replicas)
         self._carry_out(self.site.log(entry))
         for copy in before.keys() - self.site.replicas.keys():
+            self.loads.pop(copy, None)
             if isinstance(operator := before[copy].operator, Part):
                 operator.leave()
         for sender, frames in self.ahead.items():
@@ -270,24 +280,37 @@ class ResumeHost:
 
     def _process(self, due: list[Work]) -> None:
         """Run operators; those that copies share run once over all of it."""
+        began = self.cpu()
+        spent = dict.fromkeys((work.copy for work in due), 0.0)
         outputs: dict[Copy, Rows | None] = {}
         shared: dict[Shared, list[tuple[Copy, Rows]]] = {}
         for copy, _, units in due:
             rows = self.flow.merged(units)
             operator = self.site.replicas[copy].operator
+            load = self.loads.setdefault(copy, Loaded())
+            load.units += sum(unit is not None for unit in units)
+            load.rows += 0 if rows is None else rows.num_rows
             assert operator is not None
             if rows is None:
                 outputs[copy] = None
             elif isinstance(operator, Part):
                 shared.setdefault(operator.shared, []).append((copy, rows))
             else:
+                at = self.cpu()
                 outputs[copy] = operator.process(rows)
+                spent[copy] = self.cpu() - at
         for of, batches in shared.items():
+            at = self.cpu()
             made = of.run([(copy.part, rows) for copy, rows in batches])
             outputs |= {copy: rows for (copy, _), rows in zip(batches, made, strict=True)}
+            spent |= dict.fromkeys((copy for copy, _ in batches), (self.cpu() - at) / len(batches))
         for copy, rows in outputs.items():
             units = [] if copy.stage == self.flow.last else self.flow.split(copy.stage, rows)
             self._carry_out(self.site.produced(copy, units))
+        beside = (self.cpu() - began - sum(spent.values())) / len(due)
+        for copy, operator_s in spent.items():
+            self.loads[copy].operator_s += operator_s
+            self.loads[copy].cpu_s += operator_s + beside
 
     # ---- the two ends
 
@@ -332,19 +355,18 @@ class ResumeHost:
         if (here := self.results()) is not None:
             here.collector.commit(offset)
 
-    # ---- reports: single copies are not reported yet
+    # ---- reports
 
-    def segments(self) -> Iterator[tuple[Node, Segment]]:
-        """No segments of the papers' protocol."""
-        return iter(())
+    def copies(self) -> Iterator[ReplicaCopy]:
+        """The copies here that work, without the ingress."""
+        for copy, replica in self.site.replicas.items():
+            if copy.stage != INGRESS:
+                place = [*self.site.members[copy.pair]].index(copy)
+                yield ReplicaCopy(replica, min(place, 1), self.dataflow)
 
     def counts(self) -> dict[Node, Loaded]:
-        """The work of no copy."""
-        return {}
-
-    def unread(self, node: Node) -> int:
-        """No messages wait on channels."""
-        return 0
+        """The work of every copy so far."""
+        return {name_of(copy): dataclasses.replace(load) for copy, load in self.loads.items()}
 
     @property
     def nodes(self) -> Mapping[Copy, Replica]:
@@ -352,8 +374,8 @@ class ResumeHost:
         return self.site.replicas
 
     def buffered(self) -> int:
-        """Batches whose output copies here keep for consumers."""
-        return sum(len(replica.held) for replica in self.site.replicas.values())
+        """Units that copies here keep for consumers."""
+        return sum(copy.buffered() for copy in self.copies())
 
 
 class Snapshots:
@@ -376,7 +398,7 @@ class Snapshots:
             link = links.get(transfer.site)
             if link is not None:
                 data = Packed(transfer.snapshot, classes=SNAPSHOT)
-                name = Node(copy.stage, copy.part, 0, copy.number)
+                name = name_of(copy)
                 link.leaving.append(
                     (Kind.STATE, piece) for piece in pieces(name, data.size, data.parts())
                 )

@@ -8,7 +8,7 @@ begins anew after it. A layout takes the place of the start and of all that came
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -20,7 +20,7 @@ from flux_runtime.resume.controller import Controller
 from flux_runtime.resume.flow import Flow
 from flux_runtime.resume.messages import BEGINNING, Avail, Copy, Fail, LogEntry, Lost, Start
 from flux_runtime.site.host import LEADER
-from flux_runtime.site.ledger import Event, Layout, Ledger, lay_out
+from flux_runtime.site.ledger import Event, Layout, Ledger, apart, lay_out
 
 
 class PlacingController(Controller):
@@ -33,6 +33,7 @@ class PlacingController(Controller):
         start: where all copies stand.
         sites: those that take copies.
         executor_of: site -> what it shares its fate with.
+        parallel_max: most pairs that are not whole because of moves.
 
     Attributes:
         lost: pairs without copies.
@@ -45,8 +46,10 @@ class PlacingController(Controller):
         start: Start,
         sites: Iterable[int],
         executor_of: Mapping[int, tuple[str, str]],
+        parallel_max: int,
     ) -> None:
         self.executor_of = executor_of
+        self.parallel_max = parallel_max
         self.lost: list[Pair] = []
         self.failures = 0
         super().__init__(flow, [start], sites, ends=LEADER, at=start.at)
@@ -92,11 +95,12 @@ class PlacingController(Controller):
     @property
     def whole(self) -> bool:
         """Whether all copies work, and none is superfluous."""
-        copies = self.flow.dataflow.shape.copies
-        return not self.lost and all(
-            len(self.members[pair]) == copies and self.members[pair].keys() <= self.installed.keys()
-            for pair in self.flow.segments()
-        )
+        return not self.lost and not self.catching_up
+
+    @property
+    def losses(self) -> tuple[Pair, ...]:
+        """Pairs without copies."""
+        return tuple(self.lost)
 
     @property
     def pairs(self) -> dict[Pair, PairView]:
@@ -126,9 +130,34 @@ class PlacingController(Controller):
             for copy in sorted(members, key=lambda copy: copy == ending)
         ]
 
-    def separation(self, heard: Collection[int]) -> tuple[Pair, int, int] | None:
-        """No copies move of the leader's own accord yet."""
-        return None
+    @property
+    def catching_up(self) -> set[Pair]:
+        """Pairs a copy of which has not its state yet, or is to end."""
+        copies = self.flow.dataflow.shape.copies
+        return {
+            pair
+            for pair in self.flow.segments()
+            if len(self.members[pair]) != copies
+            or not self.members[pair].keys() <= self.installed.keys()
+        }
+
+    def may_move(self, pair: Pair, c: int, site: int) -> bool:
+        """RS-19: the pair is whole, the site has none of it, nor if avoidable has its executor."""
+        recovering = self.catching_up
+        return (
+            not self.lost
+            and pair in self.flow.segments()
+            and 0 <= c < len(self.members[pair])
+            and pair not in recovering
+            and len(recovering) < self.parallel_max
+            and site in self.sites
+            and site not in self.members[pair].values()
+            and site in (apart(self, pair, c) or self.sites)
+        )
+
+    def move_copy(self, pair: Pair, c: int, site: int) -> None:
+        """RS-19: have a copy move that may."""
+        self.move([*self.members[pair]][c], site)
 
 
 class ResumeLedger(Ledger):
@@ -138,13 +167,14 @@ class ResumeLedger(Ledger):
         flow: the dataflow; it collects.
         wanted: how many sites the first layout waits for.
         first: number of the first batch; the operators' states already hold those before it.
+        parallel_max: see `PlacingController`.
     """
 
     controller: PlacingController | None  # type: ignore[assignment]
     resumes = True
 
-    def __init__(self, flow: Flow, *, wanted: int, first: int = 0) -> None:
-        super().__init__(flow.dataflow.shape, wanted=wanted)
+    def __init__(self, flow: Flow, *, wanted: int, first: int = 0, parallel_max: int = 1) -> None:
+        super().__init__(flow.dataflow.shape, wanted=wanted, parallel_max=parallel_max)
         self.flow = flow
         self.first = first
 
@@ -157,7 +187,9 @@ class ResumeLedger(Ledger):
     def _begin(self, layout: Layout) -> None:
         copies = ((Copy(*of[0], layout.lives[of]), at) for of, at in layout.placement.items())
         start = Start(((Copy(INGRESS, 0, layout.ingress), LEADER), *copies), layout.done)
-        self.controller = PlacingController(self.flow, start, self.sites, self.executor_of)
+        self.controller = PlacingController(
+            self.flow, start, self.sites, self.executor_of, self.parallel_max
+        )
 
     def _since(self, position: int) -> int:
         """All but those of the ingress: leaders may change while no site hears of it."""
@@ -209,10 +241,8 @@ class ResumeLedger(Ledger):
             self.losses.append(DataLoss(pair, "no copy of it is left"))
 
     def _move(self, event: Event) -> None:
-        if self.controller is None or not self.whole:
-            return
-        copies = list(self.controller.members[Pair(event["stage"], event["part"])])
-        if event["site"] in self.sites and event["copy"] < len(copies):
-            self.controller.move(copies[event["copy"]], event["site"])
-            self.moves += bool(self.controller.log)
+        pair, copy, site = Pair(event["stage"], event["part"]), event["copy"], event["site"]
+        if self.controller is not None and self.controller.may_move(pair, copy, site):
+            self.moves += 1
+            self.controller.move_copy(pair, copy, site)
             self._note()

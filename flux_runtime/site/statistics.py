@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from flux_runtime.protocol.balancing import Part, SiteStatistics
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, Pair
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.control_messages import (
@@ -27,6 +26,7 @@ from flux_runtime.site.control_messages import (
     ResetStatistics,
     Statistics,
 )
+from flux_runtime.site.copies import HostedCopy
 from flux_runtime.site.host import LEADER, Load
 from flux_runtime.site.hosting import AnyHost
 from flux_runtime.site.idle import IdleSelector
@@ -127,10 +127,7 @@ class SiteReport:
     def _report(self, phase: Phase) -> Report:
         shell, took = self.shell, phase.took_s
         host = shell.host
-        parts = [
-            _part(node, segment, phase.loads.get(node, Load()), took, host.unread(node))
-            for node, segment in host.segments()
-        ]
+        parts = [_part(copy, phase.loads.get(copy.name, Load()), took) for copy in host.copies()]
         return Report(
             pid=os.getpid(),
             rows_per_s=_total(phase, "rows") / took,
@@ -165,17 +162,16 @@ class SiteReport:
         shell = self.shell
         rows, cpu = _total(phase, "rows"), _total(phase, "cpu_s")
         parts = []
-        for node, segment in shell.host.segments():
-            share = phase.loads.get(node, Load()).cpu_s / cpu if cpu > 0 else 0.0
-            back = segment.back
+        for copy in shell.host.copies():
+            share = phase.loads.get(copy.name, Load()).cpu_s / cpu if cpu > 0 else 0.0
             parts.append(
                 PartStatistics(
-                    *node.pair,
-                    node.copy,
+                    *copy.name.pair,
+                    copy.place,
                     rows * share,
-                    int(back.state_size()),
-                    int(back.waiting_size()),
-                    not back.resident,
+                    copy.state_size(),
+                    copy.waiting_size(),
+                    not copy.resident,
                 )
             )
         memory = self.spilling.memory if self.spilling is not None else None
@@ -206,19 +202,18 @@ def answered(site: int, answer: Statistics) -> SiteStatistics:
     )
 
 
-def _part(node: Node, segment: Segment, load: Load, took: float, unread: int) -> PartReport:
-    consumer, producer, back = segment.consumer, segment.producer, segment.back
+def _part(copy: HostedCopy, load: Load, took: float) -> PartReport:
     return PartReport(
-        node=node,
+        node=copy.name._replace(copy=copy.place),
         cpu=load.cpu_s / took,
         operator=load.operator_s / took,
         rows_per_s=load.rows / took,
         units_per_s=load.units / took,
-        state_bytes=int(back.state_size()),  # an operator may say 1e6
-        waiting_bytes=int(back.waiting_size()),
-        queued_units=unread + sum(len(inlet.queue) for inlet in consumer.inlets),
-        buffered_units=sum(len(outlet.buffer) for outlet in producer.outlets),
-        on_disk=not back.resident,
+        state_bytes=copy.state_size(),
+        waiting_bytes=copy.waiting_size(),
+        queued_units=copy.queued(),
+        buffered_units=copy.buffered(),
+        on_disk=not copy.resident,
     )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from flux_runtime.protocol.vocabulary import Status
+from flux_runtime.resume.messages import Copy
 from flux_runtime.site.ledger import Event, Ledger
+from flux_runtime.site.resume_ledger import ResumeLedger
 
 
 def joined(n: int, executor: str | None = None) -> Event:
@@ -15,6 +18,13 @@ def recovered(ledger: Ledger) -> list[Event]:
     """The notices that make everything whole, as the nodes would send them."""
     controller = ledger.controller
     assert controller is not None
+    if isinstance(ledger, ResumeLedger):
+        copies = [
+            Copy(*node.pair, node.life)
+            for node, copy in controller.nodes()
+            if copy.status is Status.STANDBY
+        ]
+        return [{"e": "noticed", "notice": ["works", *copy]} for copy in copies]
     (now,) = controller.in_hand
     if now.phase.value == "announced":
         return [{"e": "noticed", "notice": ["ready", *now.pair, controller.failures]}]

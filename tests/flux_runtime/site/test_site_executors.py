@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import site_flows
 from site_ledgers import joined, recovered
 
 from flux_runtime.protocol.controller import Controller
 from flux_runtime.site.collector import collected
-from flux_runtime.site.ledger import Event, Ledger
+from flux_runtime.site.hosting import flow_of
+from flux_runtime.site.ledger import Event, Ledger, separation
+from flux_runtime.site.resume_ledger import ResumeLedger
 from flux_runtime.spark.flux.rebalance import site_to_move
 
 
@@ -31,10 +35,18 @@ def shared(ledger: Ledger) -> int:
     return sum(len({ledger.executor_of[c.site] for c in p.copies if c}) < 2 for p in pairs)
 
 
-@pytest.fixture
-def crowded() -> Ledger:
+def papers() -> Ledger:
+    return Ledger(collected(site_flows.pairs()).shape, wanted=4)
+
+
+def resume() -> Ledger:
+    return ResumeLedger(flow_of(collected(site_flows.pairs())), wanted=4)
+
+
+@pytest.fixture(params=[papers, resume])
+def crowded(request: pytest.FixtureRequest) -> Ledger:
     """Two executors, of which one was lost; its sites came back in the other one."""
-    ledger = Ledger(collected(site_flows.pairs()).shape, wanted=4)
+    ledger: Ledger = request.param()
     happen(ledger, {"e": "leader", "id": "l"}, *(joined(n, "ab"[n % 2]) for n in range(4)))
     assert not shared(ledger)
     for n in (1, 3):
@@ -46,7 +58,7 @@ def crowded() -> Ledger:
 def separate(ledger: Ledger) -> int:
     moves = 0
     assert ledger.controller is not None
-    while (move := ledger.controller.separation(ledger.sites)) is not None:
+    while (move := separation(ledger.controller, ledger.sites)) is not None:
         (stage, part), copy, site = move
         event = {"e": "move", "stage": stage, "part": part, "copy": copy, "site": site}
         happen(ledger, event)
@@ -80,14 +92,14 @@ def test_ct_4_nothing_moves_into_the_executor_of_the_other_copy(crowded: Ledger)
 def test_ct_4_a_copy_stays_alone_only_on_a_site_that_was_heard_of(crowded: Ledger) -> None:
     happen(crowded, joined(6, "c"))
     assert crowded.controller is not None
-    assert crowded.controller.separation(()) is None
+    assert separation(crowded.controller, ()) is None
     for heard in crowded.sites:
-        if (move := crowded.controller.separation({heard})) is not None:
+        if (move := separation(crowded.controller, {heard})) is not None:
             pair, copy, _ = move
             stays = crowded.controller.pairs[pair].copies[1 - copy]
             assert stays is not None
             assert stays.site == heard
-    assert crowded.controller.separation(crowded.sites) is not None
+    assert separation(crowded.controller, crowded.sites) is not None
 
 
 def status(*executors: str, whole: bool = True) -> dict[str, object]:
@@ -106,13 +118,17 @@ def test_the_site_with_the_fewest_copies_leaves_an_executor_that_holds_too_many(
     assert site_to_move(status(*"aaaa", whole=False), sites=4, room=2) is None, "it recovers"
 
 
+@pytest.mark.parametrize("made", [papers, resume])
 @pytest.mark.parametrize(("stage", "part", "copy"), [(9, 0, 0), (0, 99, 1), (0, 0, 2), (-1, 0, -1)])
-def test_a_move_of_what_does_not_exist_is_ignored(stage: int, part: int, copy: int) -> None:
+def test_a_move_of_what_does_not_exist_is_ignored(
+    stage: int, part: int, copy: int, made: Callable[[], Ledger]
+) -> None:
     """What a client asks for is recorded first: it must end no leader, now or after a change."""
-    ledger = Ledger(collected(site_flows.pairs()).shape, wanted=4)
+    ledger = made()
     happen(ledger, {"e": "leader", "id": "l"}, *(joined(n) for n in range(5)))
     before = dict(controller(ledger).pairs)
     event = {"e": "move", "stage": stage, "part": part, "copy": copy, "site": 4}
-    happen(ledger, event, {"e": "noticed", "notice": ["ready", stage, 99, 0]})
+    notice = ["works", stage, 99, 1] if ledger.resumes else ["ready", stage, 99, 0]
+    happen(ledger, event, {"e": "noticed", "notice": notice})
     assert controller(ledger).pairs == before
     assert ledger.moves == 0

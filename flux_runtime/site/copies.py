@@ -1,0 +1,190 @@
+"""The copies of a site, as whoever reports on them, keeps their states or spills them sees them.
+
+Both protocols have them: `SegmentCopy` is that of the papers' protocol, `ReplicaCopy` that of
+`flux_runtime.resume`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flux_runtime.protocol.dataflow import Dataflow, Operator
+from flux_runtime.protocol.segment import Segment
+from flux_runtime.protocol.vocabulary import Node, Status
+from flux_runtime.resume.messages import Copy
+from flux_runtime.resume.replica import Replica
+
+
+class HostedCopy(Protocol):
+    """A copy of a pair on a site."""
+
+    # fmt: off
+    @property
+    def name(self) -> Node:
+        """Its name as long as it stands here."""
+    @property
+    def place(self) -> int:
+        """Its place among the copies of its pair: 0 or 1."""
+    @property
+    def operator(self) -> Operator:
+        """The operator; in its initial state while the state is on disk."""
+    @property
+    def works(self) -> bool:
+        """Whether it has its state."""
+    @property
+    def done(self) -> int:
+        """The last batch that it has processed."""
+    @property
+    def resident(self) -> bool:
+        """Whether the state is in memory."""
+    @property
+    def sends_parts(self) -> bool:
+        """Whether another copy is being sent the parts of its state."""
+    # fmt: on
+
+    def state(self) -> Any:
+        """The operator's state, wherever it is."""
+
+    def state_size(self) -> int:
+        """Bytes of it."""
+
+    def waiting_size(self) -> int:
+        """Bytes of rows that wait for it."""
+
+    def queued(self) -> int:
+        """Units that have come and are not processed."""
+
+    def buffered(self) -> int:
+        """Units of its output that consumers may still want."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCopy:
+    """A segment, and how many messages wait for it on channels."""
+
+    segment: Segment
+    unread: int
+
+    @property
+    def name(self) -> Node:
+        """See `HostedCopy`."""
+        return self.segment.node
+
+    @property
+    def place(self) -> int:
+        """See `HostedCopy`."""
+        return self.segment.node.copy
+
+    @property
+    def operator(self) -> Operator:
+        """See `HostedCopy`."""
+        return self.segment.operator
+
+    @property
+    def works(self) -> bool:
+        """See `HostedCopy`."""
+        return self.segment.status is Status.ACTIVE
+
+    @property
+    def done(self) -> int:
+        """See `HostedCopy`."""
+        return self.segment.complete()
+
+    @property
+    def resident(self) -> bool:
+        """See `HostedCopy`."""
+        return self.segment.back.resident
+
+    @property
+    def sends_parts(self) -> bool:
+        """See `HostedCopy`."""
+        segment = self.segment
+        return segment.standby is not None and segment.in_parts == segment.standby.life
+
+    def state(self) -> Any:
+        """See `HostedCopy`."""
+        return self.segment.back.snapshot()[0]
+
+    def state_size(self) -> int:
+        """See `HostedCopy`."""
+        return int(self.segment.back.state_size())  # an operator may say 1e6
+
+    def waiting_size(self) -> int:
+        """See `HostedCopy`."""
+        return int(self.segment.back.waiting_size())
+
+    def queued(self) -> int:
+        """See `HostedCopy`."""
+        return self.unread + sum(len(inlet.queue) for inlet in self.segment.consumer.inlets)
+
+    def buffered(self) -> int:
+        """See `HostedCopy`."""
+        return sum(len(outlet.buffer) for outlet in self.segment.producer.outlets)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaCopy:
+    """A replica; the first batch of the source is number 0, that of the protocol 1."""
+
+    replica: Replica
+    place: int
+    dataflow: Dataflow
+
+    @property
+    def name(self) -> Node:
+        """See `HostedCopy`."""
+        return name_of(self.replica.copy)
+
+    @property
+    def operator(self) -> Operator:
+        """See `HostedCopy`."""
+        assert self.replica.operator is not None
+        return self.replica.operator
+
+    @property
+    def works(self) -> bool:
+        """See `HostedCopy`."""
+        return True
+
+    @property
+    def done(self) -> int:
+        """See `HostedCopy`."""
+        return self.replica.done - 1
+
+    @property
+    def resident(self) -> bool:
+        """See `HostedCopy`."""
+        return True
+
+    @property
+    def sends_parts(self) -> bool:
+        """See `HostedCopy`."""
+        return False
+
+    def state(self) -> Any:
+        """See `HostedCopy`."""
+        return self.operator.get_state()
+
+    def state_size(self) -> int:
+        """See `HostedCopy`."""
+        return int(self.operator.state_size())
+
+    def waiting_size(self) -> int:
+        """See `HostedCopy`."""
+        size = self.dataflow.rows_size
+        waiting = (unit for row in self.replica.rows.values() for unit in row[:-1])
+        return sum(int(size(unit)) for unit in waiting if unit is not None)
+
+    def queued(self) -> int:
+        """See `HostedCopy`."""
+        return sum(len(row) - 1 - row[-1] for row in self.replica.rows.values())
+
+    def buffered(self) -> int:
+        """See `HostedCopy`."""
+        return sum(unit is not None for row in self.replica.held for unit in row)
+
+
+def name_of(copy: Copy) -> Node:
+    """The name of a copy of `flux_runtime.resume` among nodes: its number is its life."""
+    return Node(copy.stage, copy.part, 0, copy.number)
