@@ -56,6 +56,9 @@ from flux_runtime.zookeeper.registry import ProducerRegistry
 FINGERPRINT: Final = "fingerprint.json"
 """In the state folder: what the state depends on."""
 
+OWN_SERVER_S: Final = 300.0
+"""How long an embedded ZooKeeper, which runs, may take for a session on a busy machine."""
+
 Build = Callable[[Job], None]
 
 
@@ -468,13 +471,17 @@ def _ensemble(job: Job, settings: Settings, run: RunFolder) -> Iterator[Client |
     with contextlib.ExitStack() as stack:
         hosts = settings.zookeeper
         if hosts == "embedded":
-            server = EmbeddedZooKeeper(settings.state / "zookeeper").start()
+            server = EmbeddedZooKeeper(
+                settings.state / "zookeeper",
+                on_wait=lambda message: print(f"{settings.name}: {message}", file=sys.stderr),
+            ).start()
             hosts = server.hosts
             stack.enter_context(Keeper(server, lambda kind, why: run.event(kind, reason=why)))
-            access: Mapping[str, str] = {}  # a server of one's own answers on loopback alone
+            ensemble = Ensemble(hosts, {}, settings.root)  # it answers on loopback alone
+            yield stack.enter_context(connect(ensemble, timeout_s=OWN_SERVER_S))
         else:
-            access = settings.zookeeper_access
-        yield stack.enter_context(connect(Ensemble(hosts, access, settings.root)))
+            ensemble = Ensemble(hosts, settings.zookeeper_access, settings.root)
+            yield stack.enter_context(connect(ensemble))
 
 
 def _registered(job: Job) -> Mapping[str, Path | None]:

@@ -9,12 +9,16 @@ this machine's loopback, and does not survive the machine. For more, name an ens
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from flux_runtime.zookeeper.errors import PortTaken
 from flux_runtime.zookeeper.process import LOOPBACK, ServerProcess, ask, free_port
+
+log = logging.getLogger(__name__)
 
 _PORTS_TRIED: Final = 10
 
@@ -28,10 +32,11 @@ class EmbeddedZooKeeper:
         heap_mb: the server's heap; a million registrations take about 300 MB.
         tick_ms: ZooKeeper's tick; a session lives at least 2 ticks without a sign of life.
         fsync: whether an answered write survives a crash of the machine, not only of the server.
-        start_timeout_s: how long to wait until it answers.
+        start_timeout_s: how long to wait until it answers; a busy machine can take minutes.
         grace_s: how long it may take to end before it is killed.
         lock_wait_s: how long to wait for a server that is just ending on the same data; longer than
             `grace_s`, since the server of a job that was killed ends by itself.
+        on_wait: called every `process.SLOW_S` while it does not answer, with what to tell a person.
     """
 
     def __init__(
@@ -42,9 +47,10 @@ class EmbeddedZooKeeper:
         heap_mb: int = 256,
         tick_ms: int = 2000,
         fsync: bool = True,
-        start_timeout_s: float = 30.0,
+        start_timeout_s: float = 600.0,
         grace_s: float = 5.0,
-        lock_wait_s: float = 15.0,
+        lock_wait_s: float = 60.0,
+        on_wait: Callable[[str], None] = log.warning,
     ) -> None:
         if not 0 <= port <= 65535:
             raise ValueError(f"port must be 0 to 65535, not {port}")
@@ -55,6 +61,7 @@ class EmbeddedZooKeeper:
         self._start_timeout_s = start_timeout_s
         self._grace_s = grace_s
         self._lock_wait_s = lock_wait_s
+        self._on_wait = on_wait
         self._server: ServerProcess | None = None
 
     def start(self) -> Self:
@@ -79,6 +86,7 @@ class EmbeddedZooKeeper:
                     timeout_s=self._start_timeout_s,
                     lock_wait_s=self._lock_wait_s,
                     grace_s=self._grace_s,
+                    on_wait=self._on_wait,
                 )
             except PortTaken:
                 server.stop(grace_s=self._grace_s)
@@ -107,7 +115,10 @@ class EmbeddedZooKeeper:
         server = self._started
         server.stop(grace_s=0.0)
         server.start(
-            timeout_s=self._start_timeout_s, lock_wait_s=self._lock_wait_s, grace_s=self._grace_s
+            timeout_s=self._start_timeout_s,
+            lock_wait_s=self._lock_wait_s,
+            grace_s=self._grace_s,
+            on_wait=self._on_wait,
         )
 
     def check(self) -> None:

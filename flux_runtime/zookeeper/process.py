@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import importlib.util
 import json
+import logging
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -33,7 +34,11 @@ from flux_runtime.zookeeper.errors import (
 )
 from flux_runtime.zookeeper.java import INSTALL, find_java
 
+log = logging.getLogger(__name__)
+
 LOOPBACK: Final = "127.0.0.1"
+SLOW_S: Final = 30.0
+"""How long a server is waited for between two words about it."""
 STANDALONE: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
 QUORUM: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -192,14 +197,21 @@ class ServerProcess:
         """True while the server process lives."""
         return self._watchdog is not None and self._watchdog.poll() is None
 
-    def start(self, *, timeout_s: float, lock_wait_s: float, grace_s: float) -> None:
+    def start(
+        self,
+        *,
+        timeout_s: float,
+        lock_wait_s: float,
+        grace_s: float,
+        on_wait: Callable[[str], None] = log.warning,
+    ) -> None:
         """Start the server and wait until it answers.
 
         Raises:
             ZooKeeperProblem: it could not be started; nothing of it is left running.
         """
         self.launch(lock_wait_s=lock_wait_s, grace_s=grace_s)
-        self.wait_ready(timeout_s=timeout_s)
+        self.wait_ready(timeout_s=timeout_s, on_wait=on_wait)
 
     def launch(self, *, lock_wait_s: float, grace_s: float) -> None:
         """Start the server and return at once."""
@@ -248,15 +260,23 @@ class ServerProcess:
             lock.truncate()
             json.dump({"pid": self.pid, "hosts": f"{LOOPBACK}:{self.port}"}, lock)
 
-    def wait_ready(self, *, timeout_s: float) -> None:
+    def wait_ready(self, *, timeout_s: float, on_wait: Callable[[str], None] = log.warning) -> None:
         """Wait until this very server serves requests (another one may hold the port)."""
-        deadline = time.monotonic() + timeout_s
+        began = time.monotonic()
+        told = 0
         data = f"dataDir={self.folder / 'data'}/"
-        while time.monotonic() < deadline:
+        while (waited_s := time.monotonic() - began) < timeout_s:
             if not self.running:
                 raise self.failure()
-            if data in ask(self.port, "conf"):
+            if data in ask(self.port, "conf", timeout_s=5.0):
                 return
+            if waited_s // SLOW_S > told:
+                told = int(waited_s // SLOW_S)
+                on_wait(
+                    f"the ZooKeeper server has not answered for {waited_s:.0f} s; it runs, and "
+                    f"the machine may be busy. Waiting up to {timeout_s:g} s; its log is "
+                    f"{self.log}"
+                )
             time.sleep(0.02)
         failure = self.failure(f"did not answer on port {self.port} within {timeout_s:g} s")
         self.stop(grace_s=1.0)

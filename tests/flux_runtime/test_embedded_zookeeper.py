@@ -212,6 +212,18 @@ def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert running_server(tmp_path / "data") is None
 
 
+def test_a_server_that_is_slow_is_waited_for_and_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "SLOW_S", 0.5)
+    monkeypatch.setenv("JAVA_HOME", java_that(tmp_path / "slow", 'sleep 2; exec {real} "$@"'))
+    told: list[str] = []
+    with EmbeddedZooKeeper(tmp_path / "data", on_wait=told.append) as server:
+        assert server.running
+    assert "has not answered for" in told[0]
+    assert str(server.log) in told[0]
+
+
 def test_a_server_that_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", java_that(tmp_path / "bad", "echo strange >&2; exit 3"))
     with pytest.raises(ServerFailed, match="ended with status 3: strange"):
