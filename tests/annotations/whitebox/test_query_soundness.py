@@ -67,7 +67,6 @@ MISTAKES: Final[dict[str, tuple[Any, str, Any]]] = {
     ),
     "a row has one partner at most": (reducing, "_one_each", lambda *_: True),
     "a row has one partner": (reducing, "single", lambda *_: True),
-    "every group is of its keys alone": (reducing, "_aggregates", lambda *_: False),
     "no aggregate changes with copies of a row": (reducing, "_counts", lambda *_: False),
     "every condition holds": (reducing._Reduction, "_holds", lambda *_: True),
     "a record that looks for another's values finds itself": (
