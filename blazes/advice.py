@@ -297,9 +297,7 @@ class Advisor:
             return self._plan
         components = {name: c for name, c in dataflow.components.items() if name in names}
         streams = {name: s for name, s in dataflow.streams.items() if _ends(s) <= names}
-        part = replace(dataflow, components=components, streams=streams)
-        analysis = analyze(part, rules=self._plan.analysis.rules)
-        return plan(analysis, target=self._plan.target, alternatives=False)
+        return _replanned(replace(dataflow, components=components, streams=streams), self._plan)
 
     @cached_property
     def _parts(self) -> Mapping[str, set[str]]:
@@ -402,15 +400,20 @@ def changed(dataflow: Dataflow, changes: Iterable[Change]) -> Dataflow:
     return result if result.fds == dataflow.fds else under(result)
 
 
+def _replanned(dataflow: Dataflow, like: Plan) -> Plan:
+    """The plan of a dataflow by the rules and for the target of another plan."""
+    analysis = analyze(dataflow, rules=like.analysis.rules)
+    return plan(analysis, target=like.target, alternatives=False)
+
+
 class _Trial:
     """The outcome of some changes."""
 
     def __init__(self, before: Plan, changes: Changes) -> None:
         self.changes = changes
         self.before = before
-        analysis = analyze(changed(before.analysis.dataflow, changes), rules=before.analysis.rules)
-        self.after: Final = plan(analysis, target=before.target, alternatives=False)
-        self.repeats = _delivered_worse(before.analysis, analysis)
+        self.after: Final = _replanned(changed(before.analysis.dataflow, changes), before)
+        self.repeats = _delivered_worse(before.analysis, self.after.analysis)
         """Whether records that come again do harm that they did not do before."""
         self.worse = self.repeats or self._worse()
         was, now = _ordered(before), _ordered(self.after)

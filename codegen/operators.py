@@ -180,9 +180,7 @@ def named_attributes(reference: str, folder: Path) -> set[str]:
     definitions: dict[str, ast.AST] = {}
     for file in files([module], folder).values():
         with suppress(SyntaxError, ValueError):
-            for node in ast.walk(parsed(file)):
-                if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                    definitions[node.name] = node
+            definitions |= _definitions(file, file.stat().st_mtime_ns)
     named: set[str] = set()
     todo = [function]
     while todo:
@@ -199,9 +197,14 @@ def named_attributes(reference: str, folder: Path) -> set[str]:
 def imports(file: Path, module: str) -> list[str]:
     """The modules that a file imports anywhere in it, relative ones resolved."""
     try:
-        tree = parsed(file)
+        return [*_imports(file, file.stat().st_mtime_ns, module)]
     except (SyntaxError, ValueError):
         return []
+
+
+@functools.lru_cache(maxsize=256)
+def _imports(file: Path, modified_ns: int, module: str) -> tuple[str, ...]:
+    tree = _parsed(file, modified_ns)
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     modules: list[str] = []
     for node in ast.walk(tree):
@@ -212,7 +215,7 @@ def imports(file: Path, module: str) -> list[str]:
             start = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
             base = ".".join(filter(None, [start, node.module]))
             modules += [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]
-    return [module for module in modules if module]
+    return tuple(module for module in modules if module)
 
 
 def beside(module: str, folder: Path) -> Path | None:
@@ -252,6 +255,13 @@ def is_star(node: ast.ImportFrom) -> bool:
 @functools.lru_cache(maxsize=256)
 def _parsed(file: Path, modified_ns: int) -> ast.Module:
     return ast.parse(file.read_bytes(), filename=file.name)
+
+
+@functools.lru_cache(maxsize=256)
+def _definitions(file: Path, modified_ns: int) -> dict[str, ast.AST]:
+    """The functions and classes anywhere in a file; of several of one name the last."""
+    nodes = ast.walk(_parsed(file, modified_ns))
+    return {n.name: n for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
 
 
 def parsed(file: Path) -> ast.Module:

@@ -263,15 +263,15 @@ class ServerProcess:
     def wait_ready(self, *, timeout_s: float, on_wait: Callable[[str], None] = log.warning) -> None:
         """Wait until this very server serves requests (another one may hold the port)."""
         began = time.monotonic()
-        notice = 0
+        notices = 0
         data = f"dataDir={self.folder / 'data'}/"
         while (waited_s := time.monotonic() - began) < timeout_s:
             if not self.running:
                 raise self.failure()
             if data in ask(self.port, "conf", timeout_s=5.0):
                 return
-            if waited_s // SLOW_S > notice:
-                notice = int(waited_s // SLOW_S)
+            if waited_s // SLOW_S > notices:
+                notices = int(waited_s // SLOW_S)
                 on_wait(
                     f"the ZooKeeper server has not answered for {waited_s:.0f} s; it runs, and "
                     f"the machine may be busy. Waiting up to {timeout_s:g} s; its log is "
