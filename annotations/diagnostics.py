@@ -395,8 +395,9 @@ CODES: Final = _table(
      "where it fails nothing is known.",
      "Correct the code at this place; it must describe queries without needing data."),
     ("BLZ081", _W, "code that was read in part",
-     "What stands after this place, or in this statement, is missing from the dataflow.",
-     "Correct the code, or add what is missing to the imported file."),
+     "What stands after this place, or in this statement, is missing from the dataflow, or taken "
+     "for the worst that it may be.",
+     "Look at this place in the dataflow, and add what is missing to the imported file."),
     ("BLZ082", _W, "code that is not understood",
      "What the code does to its input cannot be told, so the path is taken for the worst there is: "
      "order-sensitive, of unknown gate.",

@@ -5,7 +5,6 @@ What was written is read again: it must say the same as before and what was adde
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +26,7 @@ from annotations.file.insertions import (
 )
 from annotations.positions import List, Map, Node
 from annotations.vocabulary import FunctionalDependency, Key
-from annotations.whitebox.path_text import scalar
+from annotations.whitebox.path_text import quoted, scalar
 
 if TYPE_CHECKING:
     from annotations.whitebox.sandbox import Limits
@@ -92,7 +91,7 @@ def _key(key: Key) -> str:
 
 
 def _fd(fd: FunctionalDependency) -> str:
-    return json.dumps(str(fd), ensure_ascii=False)
+    return quoted(str(fd))
 
 
 def _seals(

@@ -44,6 +44,7 @@ from annotations.whitebox.type_text import sql_text
 OUT: Final = "out"
 """The output interface of every imported component."""
 _WIDTH: Final = 96
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NOTHING: Final = "nothing"
 """The input of a component that reads no table."""
 
@@ -75,7 +76,7 @@ def load_all(paths: Sequence[Path], *, execute: Limits | None) -> list[Loaded | 
 
 def _unread(path: Path, unreadable: Unreadable, execute: Limits | None) -> BadInput:
     """Why a file cannot be read: perhaps as it was not run."""
-    if execute is not None or path.suffix == ".sql":
+    if execute is not None or path.suffix == ".sql" or unreadable.unparsed:
         return _unreadable(unreadable)
     beginning = Position(str(path), 1, 1) if path.is_file() else None
     position = unreadable.position or beginning
@@ -432,15 +433,16 @@ def _tail(graph: Graph) -> Iterator[str]:
 
 
 def _long(line: str) -> Iterator[str]:
-    """A flow mapping, over several lines where it is long."""
+    """A flow mapping, over several lines where it is long; texts in quotes stay on one line."""
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    yield from textwrap.wrap(
-        line,
+    for part in textwrap.wrap(
+        _QUOTED.sub(lambda text: text[0].replace(" ", "\0"), line),
         _WIDTH,
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
-    )
+    ):
+        yield part.replace("\0", " ")
 
 
 def _comment(text: str, indent: str) -> Iterator[str]:

@@ -12,6 +12,8 @@ from annotations.delivery import repeats_of, usual_repeats
 from annotations.vocabulary import Rows, Within
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*")
+_NOT_SHOWN: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""Characters that JSON takes as they are, and YAML does not, or as the end of a line."""
 _WORDS: Final = frozenset({"on", "off", "yes", "no", "true", "false", "null", "y", "n"})
 
 
@@ -23,7 +25,12 @@ def scalar(text: str) -> str:
     """
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return quoted(text)
+
+
+def quoted(text: str) -> str:
+    """A text as YAML in double quotes, on one line, whatever its characters are."""
+    return _NOT_SHOWN.sub(lambda c: f"\\u{ord(c[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 def path_text(path: Path, lineage: Mapping[str, str] | None) -> str:
@@ -38,8 +45,7 @@ def path_text(path: Path, lineage: Mapping[str, str] | None) -> str:
     if path.within is Within.SEQUENCE:
         parts.append("within: sequence")
     if path.nondeterministic is not None:
-        reason = json.dumps(path.nondeterministic, ensure_ascii=False)
-        parts.append(f"nondeterministic: {reason}")
+        parts.append(f"nondeterministic: {quoted(path.nondeterministic)}")
     repeats = repeats_of(path)
     if repeats is not usual_repeats(path.annotation.kind):
         parts.append(f"repeats: {repeats.value}")

@@ -30,10 +30,19 @@ _SHOWN_MAX: Final = 400
 
 
 class Unreadable(Exception):  # noqa: N818
-    """The code could not be read at all; the message says why, and `remedy` what to do."""
+    """The code could not be read at all; the message says why, and `remedy` what to do.
+    `unparsed`: by this version of Python, so that to run it would not help."""
 
-    def __init__(self, message: str, *, remedy: str = "", position: Position | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        remedy: str = "",
+        position: Position | None = None,
+        unparsed: bool = False,
+    ) -> None:
         self.remedy = remedy
+        self.unparsed = unparsed
         self.position = position
         super().__init__(message)
 
@@ -277,10 +286,15 @@ def _script(answer: Mapping[str, Any]) -> Script | Project:
     if (project := answer.get("project")) and project["flows"]:
         return replace(_project(project), notes=notes, queries=queries, decided=decided)
     if problem and not queries:
-        raise Unreadable(problem, position=position, remedy=_REMEDY)
+        unparsed = answer["unparsed"]
+        remedy = _ANOTHER_PYTHON if unparsed else _REMEDY
+        raise Unreadable(problem, position=position, remedy=remedy, unparsed=unparsed)
     return Script(queries, answer["sources"], notes, decided)
 
 
+_ANOTHER_PYTHON: Final = (
+    "Correct the line, or install blazes for the Python that it is written for."
+)
 _REMEDY: Final = (
     "Let the script describe its queries with DataFrames, before it asks for data; or describe the "
     "dataflow in a file."

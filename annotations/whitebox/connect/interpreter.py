@@ -41,7 +41,7 @@ from annotations.whitebox.connect.answers import Asked, Refused
 from annotations.whitebox.connect.classes import Class, Method, Object, Super
 from annotations.whitebox.connect.module_text import Definition, yields
 from annotations.whitebox.connect.outside import PLACE, UNREAD, Default, Open, Outside
-from annotations.whitebox.connect.program import module_file, program
+from annotations.whitebox.connect.program import Unparsed, module_file, parsed, program
 from annotations.whitebox.connect.script_functions import (
     SUPER,
     Function,
@@ -264,7 +264,7 @@ class Interpreter:
                 self._perhaps(function)
 
     def _module_body(self, text: str, scope: Scope) -> None:
-        tree = ast.parse(text)
+        tree = parsed(text, scope.file)
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 self._definitions.setdefault(node.name, []).append(node)
@@ -796,7 +796,7 @@ class Interpreter:
             found = self._module(base, scope.file, level=node.level)
             if alias.name == "*":
                 scope.names.update(permitted.all_of(found) if found is not None else {})
-                if found is permitted.module("pyspark.sql.functions"):
+                if base in permitted.PANDAS_UDF:
                     scope.names["pandas_udf"] = self._pandas
             else:
                 inner = self._module(
@@ -821,12 +821,16 @@ class Interpreter:
             folder = beside.parents[max(level - 1, 0)].joinpath(*name.split("."))
             if not whole:
                 return None
-            return Namespace({}) if folder.is_dir() else Outside(f"${name}")
+            return Namespace({}) if folder.is_dir() else Outside.module(name)
         if file not in self._imported:
             self._imported[file] = Namespace({})
             inner = Scope(file, {"__name__": name, "__file__": str(file)})
             at = self.at
-            self._module_body(program(file), inner)
+            try:
+                self._module_body(program(file), inner)
+            except Unparsed as unparsed:
+                self.at = unparsed.position
+                outside.note(f"{file.name} is not known: {unparsed}")
             self.at = at
             self._imported[file].names = inner.names
         return self._imported[file]
@@ -1095,12 +1099,13 @@ class Interpreter:
         if isinstance(owner, Class | Object | Super):
             return classes.attribute(owner, name)
         if isinstance(owner, Namespace):
-            return owner.names.get(name, Outside(f"${owner.called}{name}"))
+            known = name in owner.names
+            return owner.names[name] if known else Outside(f"${owner.called}{name}")
         if name == "__name__" and isinstance(owner, Function):
             return owner.__name__
         if isinstance(owner, Function) and owner.command:
             return Outside(f"${owner.command}.{name}")
-        if name == "pandas_udf" and owner is permitted.module("pyspark.sql.functions"):
+        if name == "pandas_udf" and getattr(owner, "__name__", "") in permitted.PANDAS_UDF:
             return self._pandas
         if name == "rdd" and permitted.frame(owner):
             return Outside("$DataFrame.rdd")

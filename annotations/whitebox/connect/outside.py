@@ -112,6 +112,11 @@ class Outside(str):
         MADE.add(text)
         return str.__new__(cls, text)
 
+    @classmethod
+    def module(cls, name: str) -> Outside:
+        """A module that is not there, which says nothing as long as nothing of it is used."""
+        return str.__new__(cls, f"${name}")
+
     def __eq__(self, other: object) -> bool:
         if of_user(sys._getframe(1)):
             DECIDED[str(self)] = None
@@ -184,7 +189,7 @@ class Outside(str):
         if operation == _UNPACK:
             return iter([self[place] for place in range(count)])
         DECIDED[str(self)] = None
-        note(f"a loop over `{self}`, which is not known here, was read once")
+        note(f"a loop over `{shown(self)}`, which is not known here, was read once")
         return iter([Outside(f"{self}[]")])
 
     def __int__(self) -> int:
@@ -246,6 +251,16 @@ def member(owner: Outside, name: str) -> Any:
         why = f"what `{owner[1:]}` is is not known here"
         return session.readStream.table(UNSEEN).hint(UNREAD, why).writeStream
     return Outside(f"{owner}.{name}")
+
+
+def shown(value: str) -> str:
+    """What a value that is not known is called in messages.
+
+    >>> shown("$2"), shown("$settings.key")
+    ('sys.argv[2]', 'settings.key')
+    """
+    text = value.removeprefix("$")
+    return f"sys.argv[{text}]" if text.isdecimal() else text
 
 
 def entry(owner: str, key: Any) -> Outside:

@@ -23,14 +23,30 @@ _MODULES: Final = frozenset(
         "pyspark.pipelines",
         "pyspark.sql",
         "pyspark.sql.avro.functions",
+        "pyspark.sql.column",
         "pyspark.sql.connect.functions",
+        "pyspark.sql.connect.session",
+        "pyspark.sql.dataframe",
         "pyspark.sql.functions",
+        "pyspark.sql.functions.builtin",
+        "pyspark.sql.group",
+        "pyspark.sql.pandas.functions",
+        "pyspark.sql.protobuf.functions",
+        "pyspark.sql.readwriter",
+        "pyspark.sql.session",
         "pyspark.sql.streaming",
+        "pyspark.sql.streaming.listener",
+        "pyspark.sql.streaming.query",
+        "pyspark.sql.streaming.readwriter",
         "pyspark.sql.streaming.state",
+        "pyspark.sql.streaming.stateful_processor",
         "pyspark.sql.types",
+        "pyspark.sql.udf",
         "pyspark.sql.window",
     }
 )
+PANDAS_UDF: Final = frozenset({"pyspark.sql.functions", "pyspark.sql.pandas.functions"})
+"""Modules that have `pandas_udf`."""
 _OWNERS: Final = (
     "argparse.",
     "pyspark.sql.",

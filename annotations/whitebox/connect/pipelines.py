@@ -34,7 +34,7 @@ def pipeline(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
             outside.stand_ins("", request["path"])
             answer |= read_project(home, specification)
     if request.get("follow"):
-        if answer.get("error"):
+        if answer.get("error") and not answer["unparsed"]:
             answer["position"] = place_text(caller())
         answer["notes"] = noted(follow=True)
     answer["decided"] = not request.get("follow") and outside.left_to_the_place()

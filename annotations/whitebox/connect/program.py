@@ -11,11 +11,13 @@ from __future__ import annotations
 import ast
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from annotations.dataflow import Position
 from annotations.whitebox.sandbox import project_of
 
 RUN: Final = "__run_notebook__"
@@ -35,6 +37,23 @@ def program(file: Path) -> str:
     if file.suffix == ".ipynb":
         return _jupyter(text)
     return _exported(text) if text.startswith(_EXPORTED) else text
+
+
+class Unparsed(Exception):  # noqa: N818 - it is the user's code that meets it
+    """A file that this version of Python cannot read, and the place where it stops."""
+
+    def __init__(self, error: SyntaxError, file: Path) -> None:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        super().__init__(f"Python {version} cannot read this line: {error.msg}")
+        self.position = Position(str(file), error.lineno or 1, error.offset or 1)
+
+
+def parsed(text: str, file: Path) -> ast.Module:
+    """The syntax tree of a file's text; Unparsed where it has none."""
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        raise Unparsed(error, file) from None
 
 
 def _exported(text: str) -> str:

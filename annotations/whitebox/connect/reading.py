@@ -23,6 +23,7 @@ from annotations.whitebox.connect import texts  # noqa: E402
 from annotations.whitebox.connect.answers import Answers, Refused  # noqa: E402
 from annotations.whitebox.connect.converters import CONVERTERS  # noqa: E402
 from annotations.whitebox.connect.places import Places  # noqa: E402
+from annotations.whitebox.connect.program import Unparsed  # noqa: E402
 from annotations.whitebox.connect.relations import Relations, passes_all  # noqa: E402
 from annotations.whitebox.connect.sources import OF_FILES, Sources  # noqa: E402
 from annotations.whitebox.connect.standin import stand_in  # noqa: E402
@@ -114,6 +115,7 @@ class Reading:
         except Exception as failed:
             answer["error"] = describe(failed)
             answer["position"] = place_text(place_of(failed))
+            answer["unparsed"] = isinstance(failed, Unparsed)
 
 
 def sources(plan: ir.Relation) -> Iterator[ir.Source]:
@@ -126,7 +128,7 @@ def describe(failed: BaseException) -> str:
     if isinstance(failed, MemoryError):
         return f"out of memory: it may take {resource.getrlimit(resource.RLIMIT_AS)[0] >> 20} MiB"
     text = str(failed).strip().partition("\n")[0]
-    if isinstance(failed, Refused):
+    if isinstance(failed, Refused | Unparsed):
         return text
     return f"{type(failed).__name__}: {text}" if text else type(failed).__name__
 
@@ -136,6 +138,8 @@ def place_of(failed: BaseException) -> Position | None:
     import pyspark
 
     hidden = (str(Path(pyspark.__file__).parent), str(Path(__file__).parents[1]), "<")
+    if isinstance(failed, Unparsed):
+        return failed.position
     if isinstance(failed, SyntaxError) and failed.filename:
         return Position(failed.filename, failed.lineno or 1, failed.offset or 1)
     frames = traceback.extract_tb(failed.__traceback__)

@@ -37,7 +37,7 @@ from annotations.whitebox.connect.databricks import (
 )
 from annotations.whitebox.connect.interpreter import Interpreter
 from annotations.whitebox.connect.places import caller
-from annotations.whitebox.connect.program import RUN, notebook, program
+from annotations.whitebox.connect.program import RUN, notebook, parsed, program
 from annotations.whitebox.connect.project import registration, script_project
 from annotations.whitebox.connect.user_functions import by_chance, chances, shown
 from annotations.whitebox.derivation import TAKEN
@@ -95,6 +95,7 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     with home.failures() as answer:
         try:
             text = program(path)
+            parsed(text, path)
             if request.get("follow"):
                 with registration(home):
                     _follow(home, text, path, [pipeline.functions, pipeline.project.flows])
@@ -108,7 +109,7 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
         except SystemExit as ended:
             if ended.code not in (None, 0):
                 raise Refused(f"the script exits with {ended.code}") from None
-    if request.get("follow") and answer.get("error"):
+    if request.get("follow") and answer.get("error") and not answer["unparsed"]:
         answer["position"] = place_text(caller())
     if pipeline.functions or pipeline.project.flows or home.answers.pipeline:
         answer["project"] = script_project(home, pipeline.project, pipeline.functions, path)
@@ -130,7 +131,8 @@ def noted(*, follow: bool) -> list[Any]:
         text = f"nothing is known here of {shown}: {_FOLLOWED}" if names else _FOLLOWED
         outside.NOTES[text, None] = None
     for value in outside.DECIDED:
-        outside.note(f"`{value}` is not known here, and what the script does depends on it")
+        shown = outside.shown(value)
+        outside.note(f"`{shown}` is not known here, and what the script does depends on it")
     return [[text, place_text(at)] for text, at in outside.NOTES]
 
 

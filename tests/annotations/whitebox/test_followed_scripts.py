@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from annotations.diagnostics import BadInput
-from annotations.file import importing
+from annotations.file import importing, loads
 from annotations.whitebox.components import written_path
 from annotations.whitebox.connect.program import module_file
 from annotations.whitebox.existing import Graph, derived, read_all
@@ -222,6 +222,73 @@ def test_a_reason_names_a_line_of_the_script_and_what_would_help(tmp_path: Path)
     assert [(place.file, place.line) for place in places if place] == [(str(script), 5)]
     (message,) = [warning.message for warning in warnings]
     assert "--execute runs it to be read" in message
+
+
+def test_the_file_of_a_script_says_each_name_and_text_as_the_script_does(tmp_path: Path) -> None:
+    random = Random(7)
+    words = ["Date", "Ünit", "of", "a", "x" * 30, "2nd", "on", "no"]
+    names = {" ".join(["c", *random.choices(words, k=random.randint(0, 9))]) for _ in range(40)}
+    letters = "ab  '\"\\#:,[]{}&*!|>%@`\x7f\x85\u2028\ufeff\t😀é"
+    texts = {f"t{n}": "".join(random.choices(letters, k=60)) for n in range(40)}
+    fields = ", ".join(f"StructField({name!r}, StringType())" for name in sorted(names))
+    options = "".join(f".option({name!r}, {text!r})" for name, text in texts.items())
+    script = tmp_path / "job.py"
+    script.write_text(
+        "from pyspark.sql import SparkSession\n"
+        "from pyspark.sql.types import StringType, StructField, StructType\n"
+        "spark = SparkSession.builder.getOrCreate()\n"
+        f"schema = StructType([{fields}])\n"
+        f'rows = spark.readStream.schema(schema).format("own"){options}.load("in")\n'
+        'rows.writeStream.format("console").start()\n'
+    )
+    (source, *_) = loads(importing.imported(script, module="code").text)[0].streams.values()
+    assert source.source is not None
+    assert list(source.schema or ()) == sorted(names)
+    assert source.source.options == texts
+
+
+def test_names_of_pyspark_are_known_by_the_modules_that_define_them(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import pandas as pd\n"
+        "from schemas import VALUE\n"
+        "import pyspark.sql.functions.builtin as F\n"
+        "from pyspark.sql.session import SparkSession\n"
+        "from pyspark.sql.dataframe import DataFrame\n"
+        "from pyspark.sql.functions.builtin import col\n"
+        "from pyspark.sql.pandas.functions import pandas_udf\n"
+        "from pyspark.sql.streaming.stateful_processor import StatefulProcessor\n"
+        "spark = SparkSession.builder.getOrCreate()\n"
+        '@pandas_udf("long")\n'
+        "def twice(n: pd.Series) -> pd.Series:\n"
+        "    return n * 2\n"
+        "def large(rows: DataFrame) -> DataFrame:\n"
+        '    return rows.where(col("n") > 0).select(twice("n"), F.abs("n"))\n'
+        'rows = spark.readStream.schema(VALUE).json("in")\n'
+        'large(rows).writeStream.format("console").start()\n'
+    )
+    (tmp_path / "schemas.py").write_text('VALUE = "n BIGINT"\n')
+    dataflow, warnings = importing.load(script)
+    assert not warnings
+    (component,) = dataflow.components.values()
+    assert [str(path.annotation) for path in component.paths] == ["CR"]
+    assert all(path.nondeterministic is None for path in component.paths)
+
+
+def test_a_line_that_this_python_cannot_read_is_named(tmp_path: Path) -> None:
+    script, module = tmp_path / "job.py", tmp_path / "names.py"
+    script.write_text(f"import names\n{QUERY}print names.first\n")
+    for limits in (None, Limits()):
+        with pytest.raises(BadInput) as bad:
+            importing.load(script, execute=limits)
+        (mistake,) = bad.value.diagnostics
+        assert (mistake.code.id, mistake.position.line) == ("BLZ080", len(QUERY.splitlines()) + 2)
+        assert "cannot read this line" in mistake.message
+    script.write_text(f"import names\n{QUERY}")
+    module.write_text("first = 1\nprint first\n")
+    dataflow, (warning, *_) = importing.load(script)
+    assert len(dataflow.components) == 1
+    assert (warning.position.file, warning.position.line) == (str(module), 2)
 
 
 # ---- ways that may be taken
