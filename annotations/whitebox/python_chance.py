@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 
@@ -211,10 +212,13 @@ class Chance:
         if isinstance(value, list | tuple | set):
             parts = [*filter(None, map(cls.of, value))]
             return min(parts, key=lambda part: part.of_file, default=None)
-        if not isinstance(value, str) or "$" not in value:
-            return None
-        call = _CALLED.search(value) or _READ.search(value)
-        return None if call is None else cls(call[1])
+        return _chance_in(str(value)) if isinstance(value, str) and "$" in value else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _chance_in(text: str) -> Chance | None:
+    call = _CALLED.search(text) or _READ.search(text)
+    return None if call is None else Chance(call[1])
 
 
 def _calling(names: Collection[str]) -> re.Pattern[str]:

@@ -539,11 +539,14 @@ class Interpreter:
         for key, holder in holders.items():
             several = [each[key] for each in copies if key in each]
             if isinstance(holder, dict):
-                names = dict.fromkeys(name for each in several for name in each)
-                made = {
-                    name: self._one_of([each.get(name, UNSET) for each in several], name, test)
-                    for name in names
-                }
+                made = dict(several[0])
+                for each in several[1:]:
+                    for name in each.keys() | made.keys():
+                        if each.get(name, UNSET) is not made.get(name, UNSET):
+                            made[name] = UNSET
+                for name in [name for name, value in made.items() if value is UNSET]:
+                    values = [each.get(name, UNSET) for each in several]
+                    made[name] = self._one_of(values, name, test)
                 holder.clear()
                 holder.update(made)
             elif len({len(each) for each in several}) == 1:
@@ -633,16 +636,17 @@ class Interpreter:
             if again and permitted.frame(before):
                 before = self._one_of([before, *frames], name, "how often a loop runs")
             scope.put(name, outside.lost(before, name))
+        calls = [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+        own = (Class, Function, Method, Object)
+        if any(isinstance(self._found(call.func, scope), own) for call in calls):
+            for held in self.objects:  # their code may change any of them
+                classes.forget(held)
         for inner in ast.walk(node):
             if isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(
                 inner.ctx, ast.Store
             ):
                 self._lose(inner.value, scope, again)
             elif isinstance(inner, ast.Call):
-                function = self._found(inner.func, scope)
-                if isinstance(function, Class | Function | Method | Object):
-                    for held in self.objects:  # its code may change any of them
-                        classes.forget(held)
                 for part in (inner.func, *inner.args, *(k.value for k in inner.keywords)):
                     self._lose(part.value if part is inner.func and isinstance(
                         part, ast.Attribute) else part, scope, again)  # fmt: skip
@@ -1583,10 +1587,12 @@ def _ends(body: Sequence[ast.stmt]) -> bool:
     return isinstance(last, ast.Raise)
 
 
+@functools.cache
 def _describes(node: ast.AST) -> bool:
     """Whether a statement may start queries or define datasets."""
+    text = ast.unparse(node)
     words = ("readStream", "writeStream", ".start(", ".toTable(", "dlt.", "dp.")
-    return any(word in ast.unparse(node) for word in words)
+    return any(word in text for word in words)
 
 
 def _describes_all(body: Sequence[ast.stmt]) -> bool:

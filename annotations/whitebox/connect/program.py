@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -174,13 +175,15 @@ def module_file(name: str, beside: Path, *, level: int = 0) -> Path | None:
     return None
 
 
-def _added(file: Path) -> Iterator[str]:
+@cache
+def _added(file: Path) -> tuple[str, ...]:
     """The folders that a file adds to Python's path, as far as its text has their names."""
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-    for added in _ADDED.findall(text):
-        names = [name for pair in _TEXT.findall(added) for name in pair if name]
-        if names:
-            yield str(Path(*names)).lstrip("/")
+    added = [
+        [name for pair in _TEXT.findall(names) for name in pair if name]
+        for names in _ADDED.findall(text)
+    ]
+    return tuple(str(Path(*names)).lstrip("/") for names in added if names)
 
 
 def notebook(name: str, beside: Path) -> Path | None:

@@ -15,11 +15,12 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from annotations.whitebox.connect.functions import functions
 from annotations.whitebox.connect.pipelines import pipeline
@@ -50,7 +51,7 @@ def main() -> int:
     sys.stdin = io.StringIO()
     sys.dont_write_bytecode = True  # reading leaves nothing beside the user's modules
     if request["kind"] == "several":
-        _put(Path(request["answer"]), {"answers": list(_several(request))})
+        _put(Path(request["answer"]), {"answers": _several(request)})
     elif request.get("twice"):
         _put(Path(request["answer"]), _twice(request))
     else:
@@ -75,7 +76,7 @@ def _answered(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _put(target: Path, answer: Mapping[str, Any]) -> None:
-    part = target.with_suffix(".part")
+    part = target.with_name(f"{target.name}.part")  # several write at once
     part.write_text(json.dumps(answer), encoding="utf-8")
     part.replace(target)
 
@@ -101,35 +102,52 @@ def _twice(request: Mapping[str, Any]) -> dict[str, Any]:
     return answer | {"followed": followed["functions"]}
 
 
-def _several(request: Mapping[str, Any]) -> Iterator[dict[str, Any] | None]:
-    """The answers to several requests, each in a process of its own that has PySpark already;
-    None where one came to no answer within its time."""
+def _several(request: Mapping[str, Any]) -> list[dict[str, Any] | None]:
+    """The answers to several requests, each in a process of its own that has PySpark already, as
+    many at once as there are processors; None where one came to no answer within its time."""
+
+    def target(number: int) -> Path:
+        return Path(request["answer"]).with_suffix(f".{number}")
+
+    answers: list[dict[str, Any] | None] = [None for _ in request["requests"]]
     for module in _USED:
         importlib.import_module(module)
     home = Reading({})
     gc.disable()
     gc.freeze()
-    for number, asked in enumerate(request["requests"]):
-        target = Path(request["answer"]).with_suffix(f".{number}")
-        child = os.fork()
-        if not child:
-            os.setpgid(0, 0)
-            os.chdir(asked["folder"])
-            try:
-                answer = _answered(home, asked)
-            except Exception as failed:
-                answer = {
-                    "error": f"reading it failed, by a mistake of the reader: {describe(failed)}"
-                }
-            _put(target, answer)
-            os._exit(0)
-        ended, _, _ = select.select([pidfd := os.pidfd_open(child)], [], [], request["seconds"])
-        if not ended:
-            os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        os.close(pidfd)
-        yield json.loads(target.read_bytes()) if target.is_file() else None
-        target.unlink(missing_ok=True)
+    waiting = [*enumerate(request["requests"])][::-1]
+    running: dict[int, tuple[int, int, float]] = {}
+    while waiting or running:
+        while waiting and len(running) < len(os.sched_getaffinity(0)):
+            number, asked = waiting.pop()
+            child = os.fork()
+            if not child:
+                _answer_alone(home, asked, target(number))
+            running[os.pidfd_open(child)] = number, child, time.monotonic() + request["seconds"]
+        left = min(end for _, _, end in running.values()) - time.monotonic()
+        ended, _, _ = select.select([*running], [], [], max(left, 0))
+        late = [fd for fd, (_, _, end) in running.items() if end <= time.monotonic()]
+        for pidfd in {*ended, *late}:
+            number, child, _ = running.pop(pidfd)
+            if pidfd not in ended:
+                os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            os.close(pidfd)
+            if (answer := target(number)).is_file():
+                answers[number] = json.loads(answer.read_bytes())
+                answer.unlink()
+    return answers
+
+
+def _answer_alone(home: Reading, asked: Mapping[str, Any], target: Path) -> NoReturn:
+    os.setpgid(0, 0)
+    os.chdir(asked["folder"])
+    try:
+        answer = _answered(home, asked)
+    except Exception as failed:
+        answer = {"error": f"reading it failed, by a mistake of the reader: {describe(failed)}"}
+    _put(target, answer)
+    os._exit(0)
 
 
 def sql(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
