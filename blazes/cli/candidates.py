@@ -125,6 +125,8 @@ def _harmless(body: Iterable[ast.stmt], reached: Set[str] | None) -> set[str]:
 
     def starts(module: str, *names: str) -> bool:
         parts = {*module.split("."), *names}
+        if "pipelines" in parts:
+            return True
         return bool(parts & reached) if reached is not None else module.split(".")[0] not in _KNOWN
 
     names = set(dir(builtins)) - {"eval", "exec", "__import__"}
@@ -142,15 +144,20 @@ def _harmless(body: Iterable[ast.stmt], reached: Set[str] | None) -> set[str]:
             imports = any(isinstance(part, ast.Import | ast.ImportFrom) for part in parts)
             if not (used & others or imports or _STARTS.search(ast.unparse(statement))):
                 names.add(statement.name)
-    return names - {"pipelines"}
+    return names
 
 
 def _defines(statement: ast.stmt, harmless: set[str]) -> bool:
     match statement:
         case ast.Import() | ast.ImportFrom() | ast.Pass():
             return True
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return not statement.decorator_list or _calm(statement.decorator_list, harmless)
+        case ast.FunctionDef(args=given) | ast.AsyncFunctionDef(args=given):
+            defaults = (*given.defaults, *filter(None, given.kw_defaults))
+            return _calm((*statement.decorator_list, *defaults), harmless)
+        case ast.ClassDef(body=body):
+            return _calm(statement.decorator_list, harmless) and all(
+                _defines(inner, harmless) for inner in body
+            )
         case ast.Assign() | ast.AnnAssign() | ast.Expr():
             return statement.value is None or _calm([statement.value], harmless)
         case ast.If(test=test, body=body, orelse=orelse):

@@ -62,8 +62,11 @@ def _jobs(files: list[Path], execute: Limits | None) -> Iterator[Job | None]:
     from blazes.report.jobs import Job
 
     code = [file for file in files if options.is_code(str(file))]
+    defining = {f for f in code if f.suffix == ".py" and defines_only(f.read_bytes())}
+    yield from (None for _ in defining)
+    code = [file for file in code if file not in defining]
     for file in files:
-        if file not in code:
+        if not options.is_code(str(file)):
             try:
                 yield _job(file, *load(file, execute=execute))
             except BadInput as bad:
@@ -73,18 +76,15 @@ def _jobs(files: list[Path], execute: Limits | None) -> Iterator[Job | None]:
     for file, outcome in zip(code, importing.load_all(code, execute=execute), strict=True):
         if not isinstance(outcome, BadInput):
             yield _job(file, *outcome)
-        elif _starts_nothing(file, outcome.diagnostics[0].message):
+        elif _starts_nothing(outcome.diagnostics[0].message):
             yield None
         else:
             yield Job(file, None, tuple(outcome.diagnostics))
 
 
-def _starts_nothing(file: Path, message: str) -> bool:
-    """Whether a file is no job: it starts no query, and all of it was read, or it only defines
-    what other files use."""
-    if "starts no streaming query" not in message:
-        return False
-    return "--execute" not in message or (file.suffix == ".py" and defines_only(file.read_bytes()))
+def _starts_nothing(message: str) -> bool:
+    """Whether a file is no job: it starts no query, and all of it was read."""
+    return "starts no streaming query" in message and "--execute" not in message
 
 
 def _job(file: Path, dataflow: Dataflow, warnings: tuple[Diagnostic, ...]) -> Job:
