@@ -3,13 +3,14 @@ other code, taken for granted."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from annotations.dataflow import Component, Dataflow, Endpoint, Path, Reason, Stream
 from annotations.delivery import numbered
+from annotations.dependencies import within
 from annotations.phrases import listed
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def completed(
             described.update(ends)
             complete[component.name] = _completed(component, outputs, again)
         dataflow = _with(dataflow, complete)
-    return _with(dataflow, _assumed(dataflow, described))
+    dataflow = _with(dataflow, _assumed(dataflow, described))
+    return _with(dataflow, _renewed(dataflow) if dataflow.fds else {})
 
 
 def _with(dataflow: Dataflow, changed: Mapping[str, Component]) -> Dataflow:
@@ -98,6 +100,43 @@ def _assumed(dataflow: Dataflow, described: Collection[Endpoint]) -> dict[str, C
             component, paths=tuple(with_reason(component, path) for path in component.paths)
         )
         for component in unread
+    }
+
+
+def _renewed(dataflow: Dataflow) -> dict[str, Component]:
+    """Components, with the promise that a dependency of what they take holds of what they make.
+
+    Nothing is promised where one record is copied with all attributes of the dependency.
+    """
+    enters: dict[Endpoint | None, set[str]] = {}
+    leaves: dict[Endpoint | None, set[str]] = {}
+    for stream in dataflow.streams.values():
+        enters.setdefault(stream.consumer, set()).update(stream.schema or ())
+        if stream.consumer is not None:
+            leaves.setdefault(stream.producer, set()).update(stream.schema or ())
+
+    def promised(component: Component, path: Path) -> Iterator[Reason]:
+        before = enters.get(Endpoint(component.name, path.source), set())
+        after = leaves.get(Endpoint(component.name, path.target), set())
+        lineages = [other.lineage for other in component.paths if other.target == path.target]
+        for fd in within(before & after, dataflow.fds):
+            names = fd.determinant | fd.dependent
+            if not any(
+                lineage is None or all(lineage.get(name) == name for name in names)
+                for lineage in lineages
+            ):
+                text = f"{fd} holds of the rows that {component.name} makes, too"
+                yield Reason(text, path.position)
+
+    return {
+        component.name: replace(
+            component,
+            paths=tuple(
+                replace(path, assumed=(*path.assumed, *promised(component, path)))
+                for path in component.paths
+            ),
+        )
+        for component in dataflow.components.values()
     }
 
 

@@ -450,3 +450,33 @@ def test_what_is_written_beside_code_that_is_not_read_is_taken_for_granted(
     assert assumed == ([] if says is None else [says])
     (later,) = components["Later"].paths[0].assumed
     assert later.text == "Later b->c is CR (its code is not read)"
+
+
+@pytest.mark.parametrize(
+    ("query", "anew"),
+    [
+        ("SELECT n, k, w FROM r", False),
+        ("SELECT n AS m, k, w FROM r", False),
+        ("SELECT n, k, upper(w) AS w FROM r", False),
+        ("SELECT n DIV 2 AS n, k, w FROM r", True),
+        ("SELECT n, n AS k, w FROM r", True),
+        ("SELECT max(n) AS n, k FROM r GROUP BY k", True),
+        ("SELECT a.n, b.k FROM r a JOIN r b ON a.w = b.w", True),
+    ],
+)
+def test_a_dependency_of_rows_that_are_made_anew_is_taken_for_granted(
+    query: str, anew: bool
+) -> None:
+    text = f"""
+    fds: [n -> k]
+    components:
+      F: {{sql: "{query}"}}
+      A: {{sql: "SELECT k, count(*) AS c FROM f GROUP BY k"}}
+    streams:
+      r: {{to: F.r, seal: [k], schema: {{k: INT, n: INT, w: STRING}}}}
+      f: {{from: F.out, to: A.f}}
+      o: {{from: A.out}}
+    """
+    (path,) = loads(text)[0].components["F"].paths
+    says = ["n -> k holds of the rows that F makes, too"] if anew else []
+    assert [reason.text for reason in path.assumed] == says
