@@ -297,7 +297,7 @@ class Advisor:
             return self._plan
         components = {name: c for name, c in dataflow.components.items() if name in names}
         streams = {name: s for name, s in dataflow.streams.items() if _ends(s) <= names}
-        return _replanned(replace(dataflow, components=components, streams=streams), self._plan)
+        return replanned(replace(dataflow, components=components, streams=streams), self._plan)
 
     @cached_property
     def _parts(self) -> Mapping[str, set[str]]:
@@ -400,7 +400,7 @@ def changed(dataflow: Dataflow, changes: Iterable[Change]) -> Dataflow:
     return result if result.fds == dataflow.fds else under(result)
 
 
-def _replanned(dataflow: Dataflow, like: Plan) -> Plan:
+def replanned(dataflow: Dataflow, like: Plan) -> Plan:
     """The plan of a dataflow by the rules and for the target of another plan."""
     analysis = analyze(dataflow, rules=like.analysis.rules)
     return plan(analysis, target=like.target, alternatives=False)
@@ -412,7 +412,7 @@ class _Trial:
     def __init__(self, before: Plan, changes: Changes) -> None:
         self.changes = changes
         self.before = before
-        self.after: Final = _replanned(changed(before.analysis.dataflow, changes), before)
+        self.after: Final = replanned(changed(before.analysis.dataflow, changes), before)
         self.repeats = _delivered_worse(before.analysis, self.after.analysis)
         """Whether records that come again do harm that they did not do before."""
         self.worse = self.repeats or self._worse()

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Final
 
+from annotations.dataflow import Position
 from annotations.whitebox.datatypes import DIGITS_MAX, UNKNOWN, DataType, Family
 from annotations.whitebox.functions import (
     FUNCTIONS,
@@ -261,6 +262,19 @@ def may_be_null(expression: Expression) -> bool:
         case Call(nullable=nullable):
             return nullable
     return True
+
+
+def field_of(value: Expression, name: str, position: Position | None) -> Expression:
+    """A field of a struct, with the type that the struct says, or what a map holds under a key."""
+    type_ = type_of(value)
+    for field, kind, nullable in type_.fields:
+        if field.lower() == name.lower():
+            null = nullable or may_be_null(value)
+            return Call("field", (value,), kind, null, position, detail=field)
+    element = type_.element if type_.family in (Family.MAP, Family.ARRAY) else None
+    if type_.family is Family.ARRAY and element is not None and element.fields:
+        element = UNKNOWN
+    return Call("field", (value,), element or UNKNOWN, True, position, detail=name)
 
 
 def sign_of(expression: Expression) -> int | None:

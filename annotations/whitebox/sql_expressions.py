@@ -24,7 +24,7 @@ from annotations.whitebox.ir import (
     Unknown,
     children,
 )
-from annotations.whitebox.monotone import may_be_null, type_of
+from annotations.whitebox.monotone import field_of
 from annotations.whitebox.result_types import gives_null, result_type
 
 
@@ -364,15 +364,6 @@ _METHODS: Final[Mapping[type, Callable[[Expressions, Any], Expression]]] = {
     exp.Anonymous: Expressions._function,
     exp.Window: Expressions._window,
 }
-
-
-def field_of(inner: Expression, name: str, position: Position | None) -> Expression:
-    """A field of a struct, with the type that the struct says."""
-    type_, nullable = UNKNOWN, True
-    for field, kind, may_be in type_of(inner).fields:
-        if field.lower() == name.lower():
-            type_, nullable = kind, may_be or may_be_null(inner)
-    return Call("field", (inner,), type=type_, nullable=nullable, position=position, detail=name)
 
 
 def aggregates(expression: Expression) -> bool:

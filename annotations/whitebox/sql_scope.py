@@ -13,7 +13,8 @@ from typing import Any
 from annotations.whitebox.datatypes import BOOLEAN, DataType, Family
 from annotations.whitebox.file_metadata import hidden, of_file
 from annotations.whitebox.ir import Call, Column, Expression, Ref
-from annotations.whitebox.sql_expressions import NotUnderstood, field_of
+from annotations.whitebox.monotone import field_of
+from annotations.whitebox.sql_expressions import NotUnderstood
 from annotations.whitebox.sql_items import exchanged
 
 

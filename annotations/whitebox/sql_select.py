@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from annotations.dataflow import Position
 from annotations.whitebox.datatypes import BOOLEAN
-from annotations.whitebox.functions import GENERATORS
+from annotations.whitebox.functions import AGGREGATES, GENERATORS
 from annotations.whitebox.ir import (
     Aggregate,
     Call,
@@ -35,8 +35,8 @@ from annotations.whitebox.ir import (
     references,
     single,
 )
-from annotations.whitebox.monotone import constant_of, may_be_null, type_of
-from annotations.whitebox.sql_expressions import Expressions, NotUnderstood, aggregates, field_of
+from annotations.whitebox.monotone import constant_of, field_of, may_be_null, type_of
+from annotations.whitebox.sql_expressions import Expressions, NotUnderstood, aggregates
 from annotations.whitebox.sql_items import (
     STANDS,
     column_of,
@@ -125,9 +125,10 @@ def _stacked(plan: Relation, over: list[Window]) -> Relation:
 class _OverGroups:
     """Expressions over groups, which have a column for what is computed of each group."""
 
-    def __init__(self, groups: list[Output], windows: list[Window]) -> None:
+    def __init__(self, groups: list[Output], windows: list[Window], beside: list[Relation]) -> None:
         self.groups = groups
-        self._columns = {column for window in windows for column, _ in window.outputs}
+        computed = {column for window in windows for column, _ in window.outputs}
+        self._columns = computed.union(*(row.columns for row in beside))
 
     def __call__(self, value: Expression) -> Expression:
         """The expression over the groups that has the value of one over their rows."""
@@ -140,7 +141,7 @@ class _OverGroups:
         match value:
             case Ref():
                 return value
-            case Call():
+            case Call(function=function) if function not in AGGREGATES:
                 return replace(value, arguments=tuple(map(self, value.arguments)))
         raise NotUnderstood("this expression over groups is not understood", None)
 
@@ -481,8 +482,7 @@ class Select:
                     raise NotUnderstood("a subquery that may have several rows", part)
                 right, conditions, members = inner.grouped_by_ties(plan)
             else:
-                right = self.builder.query(tree, self.ctes, None)
-                right = right if single(right) else padded(right)[0]
+                right = self._untied(tree)
                 members = tuple(map(Ref, right.columns))
             if len(members) != 1:
                 raise NotUnderstood("a subquery with several columns is used as a value", part)
@@ -497,6 +497,22 @@ class Select:
                 column = value
             columns.append(column)
         return plan, replaced(node, parts), self._standing(columns, node)
+
+    def _untied(self, tree: Any) -> Relation:
+        """The one row of a subquery that names no row around it."""
+        plan = self.builder.query(tree, self.ctes, None)
+        return plan if single(plan) else padded(plan)[0]
+
+    def _beside(self, node: Any, beside: list[Relation]) -> Expression:
+        """An expression over groups; subqueries in it are added to what is joined with these."""
+        parts = scalars(node)
+        rows = [self._untied(part.this) for part in parts]
+        if any(len(row.columns) != 1 for row in rows):
+            raise NotUnderstood("a subquery with several columns is used as a value", node)
+        rest = replaced(node, parts) if parts else node
+        refuse_subqueries(rest)
+        beside += rows
+        return self._standing([row.columns[0] for row in rows], node)(rest)
 
     def _found(self, plan: Relation, node: Any) -> tuple[Relation, Column]:
         """The plan with a column that tells whether an EXISTS, IN or NOT IN holds.
@@ -894,43 +910,47 @@ class Select:
         groups: list[Output] = []
         shown: list[Output] = []
         windows: list[Window] = []
+        beside: list[Relation] = []
         of_windows: dict[str, Expression] = {}
         for name, item in items:
-            over, value = self._over(plan, item)
+            if scalars(item):
+                over, value = list[Window](), self._beside(item, beside)
+            else:
+                over, value = self._over(plan, item)
             column = column_of(name, value, self._item_place(item))
             if sets is not None and not aggregates(value):  # a key is NULL where it is left out
                 column = replace(column, nullable=True)
             shown.append((column, value))
-            if over:
+            if over or scalars(item):
                 windows += over
                 of_windows.setdefault(name.lower(), value)
             else:
                 groups.append((column, value))
                 self.aliases.setdefault(name.lower(), value)
-        conditions: list[Column] = []
+        conditions: list[tuple[Expression, Position | None]] = []
         self.having = True
         for term in conjuncts(having.this) if having is not None else ():
-            refuse_subqueries(term)
-            value = self.express(term)
-            column = Column(text_of(value), type_of(value), True, self.builder.at(term))
-            conditions.append(column)
-            groups.append((column, value))
+            conditions.append((self._beside(term, beside), self.builder.at(term)))
         self.having = False
         self.aliases = of_windows | self.aliases
         qualifying = self._qualifying(plan)
         windows += [window for over, *_ in qualifying for window in over]
-        above = _OverGroups(groups, windows)
+        above = _OverGroups(groups, windows, beside)
+        held = [(above(value), place) for value, place in conditions]
         stacked = [above.window(window) for window in windows]
         qualified = [(above(value), place) for _, value, place in qualifying]
         renewed = [above.output(*output) for output in shown]
         position = self.builder.at(group) if group is not None else self.builder.at(self.tree)
         plan = Aggregate(plan, keys, tuple(above.groups), sets, position)
-        for column in conditions:
-            plan = Filter(plan, Ref(column, column.position), column.position)
+        for row in beside:
+            plan = Join(plan, row, JoinKind.LEFT, None, position=position)
+        for condition, place in held:
+            at = replace(condition, position=place) if isinstance(condition, Ref) else condition
+            plan = Filter(plan, at, place)
         plan = _stacked(plan, stacked)
         for condition, place in qualified:
             plan = Filter(plan, condition, place)
-        return Project(plan, tuple(renewed), position) if conditions or windows else plan
+        return Project(plan, tuple(renewed), position) if conditions or windows or beside else plan
 
     def _keys(
         self, items: list[tuple[str, Any]], group: Any

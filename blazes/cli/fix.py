@@ -27,12 +27,12 @@ from blazes.advice import (
     Rewriting,
     Sealing,
     changed,
+    replanned,
 )
 from blazes.advice_text import change_text
-from blazes.analysis import analyze
 from blazes.cli import CommandError, options
 from blazes.cli.execution import allowed
-from blazes.coordination import Plan, plan
+from blazes.coordination import Plan
 
 if TYPE_CHECKING:
     from annotations.dataflow import Dataflow
@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     except CannotWrite as cannot:
         raise CommandError(str(cannot), remedy=cannot.remedy) from None
-    promised = _planned(changed(dataflow, changes), decided)
-    after = _planned(written, decided)
+    promised = replanned(changed(dataflow, changes), decided)
+    after = replanned(written, decided)
     if after.analysis.labels != promised.analysis.labels:
         raise CommandError(f"{arguments.file} would not be analysed as it was promised")
     sys.stdout.writelines(_difference(arguments.file, text))
@@ -74,10 +74,6 @@ def run(arguments: argparse.Namespace) -> int:
     for line in _left(written, changes):
         print(f"left to do: {line}")
     return options.status(after, strict=arguments.strict)
-
-
-def _planned(dataflow: Dataflow, like: Plan) -> Plan:
-    return plan(analyze(dataflow, rules=like.analysis.rules), target=like.target)
 
 
 def _chosen(arguments: argparse.Namespace, advisor: Advisor) -> Mapping[str, int]:

@@ -368,6 +368,14 @@ ORDER: Final = _group(
     Construct(name="sum-over-partition", python="clicks.select('id', 'n', F.sum('n').over(W.partitionBy('id')).alias('s'))",
          label="OW[id]", engine=REPLAY, data="ranks",
          sql="SELECT id, n, SUM(n) OVER (PARTITION BY id) AS s FROM clicks"),
+    Construct(name="sum-over-rows", python="clicks.select('id', 'n', F.sum('price').over(W.partitionBy('id').orderBy('n').rowsBetween(-1, 0)).alias('s'))",
+         label="OW[id] sequence", engine=REPLAY, data="ranks",
+         sql="SELECT id, n, SUM(price) OVER (PARTITION BY id ORDER BY n ROWS BETWEEN 1 PRECEDING "
+             "AND CURRENT ROW) AS s FROM clicks"),
+    Construct(name="sum-over-all-rows", python="clicks.select('id', 'n', F.sum('n').over(W.partitionBy('id').orderBy('n').rowsBetween(W.unboundedPreceding, W.unboundedFollowing)).alias('s'))",
+         label="OW[id]", engine=REPLAY, data="ranks",
+         sql="SELECT id, n, SUM(n) OVER (PARTITION BY id ORDER BY n ROWS BETWEEN UNBOUNDED "
+             "PRECEDING AND UNBOUNDED FOLLOWING) AS s FROM clicks"),
 )  # fmt: skip
 
 OPAQUE: Final = _group(

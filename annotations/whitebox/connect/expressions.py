@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
-from annotations.whitebox.connect.scope import Built, Names, part, type_of
+from annotations.whitebox.connect.scope import Built, Names
 from annotations.whitebox.connect.user_functions import shown_of
 from annotations.whitebox.datatypes import (
     BOOLEAN,
@@ -21,6 +21,7 @@ from annotations.whitebox.datatypes import (
     decimal_of,
 )
 from annotations.whitebox.ir import Call, Column, Expression, Lambda, Literal, Ref, SortKey, Unknown
+from annotations.whitebox.monotone import field_of, type_of
 from annotations.whitebox.result_types import gives_null, result_type
 
 RENAMED: Final = {
@@ -185,7 +186,7 @@ class _Converter:
     def _unresolved_extract_value(self, proto: Any, at: Position | None) -> Expression:
         value, key = self.value(proto.child), self.value(proto.extraction)
         if isinstance(key, Literal) and isinstance(key.value, str):
-            return part(value, key.value, at)
+            return field_of(value, key.value, at)
         inner = type_of(value)
         element = inner.element if inner.element is not None else UNKNOWN
         return Call("element_at", (value, key), element, True, at)
@@ -212,7 +213,7 @@ class _Converter:
             return Unknown(f"the lambda variable `{first}` is not bound", (), at)
         value: Expression = Ref(self.variables[first], at)
         for name in rest:
-            value = part(value, name, at)
+            value = field_of(value, name, at)
         return value
 
     def _subquery_expression(self, proto: Any, at: Position | None) -> Expression:

@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 from annotations.dataflow import Position
 from annotations.whitebox import ir
 from annotations.whitebox.connect.expressions import Expressions, Sql
-from annotations.whitebox.connect.scope import Built, Names, nullable, type_of
+from annotations.whitebox.connect.scope import Built, Names
 from annotations.whitebox.datatypes import DataType
 from annotations.whitebox.file_metadata import hidden
 from annotations.whitebox.ir import Column, Expression, Ref, Relation
+from annotations.whitebox.monotone import may_be_null, type_of
 
 SourceOf: TypeAlias = Callable[[Any, Position | None], Relation | None]
 """A `Read` -> what it reads; None where it is not known."""
@@ -93,7 +94,7 @@ class Relations:
 
     def output(self, name: str, value: Expression) -> ir.Output:
         """A new column of that value; where it is an unchanged copy, this is kept in mind."""
-        column = Column(name, type_of(value), nullable(value), getattr(value, "position", None))
+        column = Column(name, type_of(value), may_be_null(value), getattr(value, "position", None))
         if isinstance(value, Ref):
             self.names.copy(column, value.column)
         return column, value

@@ -13,10 +13,11 @@ from annotations.whitebox.connect.expressions import position, sort_key, title
 from annotations.whitebox.connect.grouping import has_aggregate, total
 from annotations.whitebox.connect.outside import MODEL, UNREAD
 from annotations.whitebox.connect.relations import Converter, Relations
-from annotations.whitebox.connect.scope import Built, type_of
+from annotations.whitebox.connect.scope import Built
 from annotations.whitebox.datatypes import INT, STRING, UNKNOWN, DataType, Family
 from annotations.whitebox.functions import GENERATORS
 from annotations.whitebox.ir import Call, Column, Expression, Literal, Ref
+from annotations.whitebox.monotone import type_of
 
 
 def _select_list(home: Relations, proto: Any, at: Position | None) -> Built:
@@ -71,10 +72,16 @@ def _windowed(
         tuple(
             sort_key(key, lambda e: home.expressions.value(e, below)) for key in window.order_spec
         ),
-        window.HasField("frame_spec") and window.frame_spec.frame_type == 1,
+        _counts_rows(window),
         here,
     )
     return home.made(relation, [below], below.columns), [(name, Ref(column, here))]
+
+
+def _counts_rows(window: Any) -> bool:
+    frame = window.frame_spec
+    every = frame.lower.unbounded and frame.upper.unbounded
+    return bool(frame.frame_type == frame.FRAME_TYPE_ROW and not every)
 
 
 def _generated(

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from annotations.dataflow import Position
-from annotations.whitebox.datatypes import UNKNOWN, DataType, Family
+from annotations.whitebox.datatypes import Family
 from annotations.whitebox.file_metadata import NAME, of_file
-from annotations.whitebox.ir import Call, Column, Expression, Ref, Relation, Unknown
+from annotations.whitebox.ir import Column, Expression, Ref, Relation, Unknown
+from annotations.whitebox.monotone import field_of, type_of
 
 _PARTS: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
@@ -57,7 +58,7 @@ class Names:
             if matches is not None:
                 metadata, fields = Ref(matches[0][0], at), matches[1]
                 name = fields[0] if len(fields) == 1 else ""
-                return of_file(metadata, name, part(metadata, name, at), at)
+                return of_file(metadata, name, field_of(metadata, name, at), at)
         if matches is None:
             return Unknown(f"no column is called `{text}` here", (), at)
         columns, rest = matches
@@ -70,7 +71,7 @@ class Names:
             return Unknown(f"`{text}` may mean more than one column", (), at)
         value: Expression = Ref(columns[0], at)
         for name in fields:
-            value = part(value, name, at)
+            value = field_of(value, name, at)
         return value
 
     def _find(
@@ -134,8 +135,8 @@ class Names:
         value = self.resolve(target, built, None, at)
         type_ = type_of(value)
         if type_.family is not Family.STRUCT:
-            return [(f"{target}.*", part(value, "*", at))]  # all its fields, whatever they are
-        return [(name, part(value, name, at)) for name, _, _ in type_.fields]
+            return [(f"{target}.*", field_of(value, "*", at))]  # all its fields, whatever they are
+        return [(name, field_of(value, name, at)) for name, _, _ in type_.fields]
 
 
 def split(text: str) -> list[str]:
@@ -145,30 +146,3 @@ def split(text: str) -> list[str]:
     ['a', 'b.c', 'd']
     """
     return [quoted.replace("``", "`") or plain for quoted, plain in _PARTS.findall(text)]
-
-
-def type_of(value: Expression) -> DataType:
-    """The type of an expression as far as it is written there."""
-    if isinstance(value, Ref):
-        return value.column.type
-    return getattr(value, "type", UNKNOWN)
-
-
-def nullable(value: Expression) -> bool:
-    """Whether an expression may be null, as far as it is known: true where it is not."""
-    if isinstance(value, Ref):
-        return value.column.nullable
-    return bool(getattr(value, "nullable", True))
-
-
-def part(value: Expression, name: str, at: Position | None) -> Expression:
-    """A field of a struct, or what a map holds under a key."""
-    type_ = type_of(value)
-    for field_name, field_type, may_be_null in type_.fields:
-        if field_name.lower() == name.lower():
-            null = may_be_null or nullable(value)
-            return Call("field", (value,), field_type, null, at, detail=field_name)
-    element = type_.element if type_.family in (Family.MAP, Family.ARRAY) else None
-    if type_.family is Family.ARRAY and element is not None and element.fields:
-        element = UNKNOWN
-    return Call("field", (value,), element or UNKNOWN, True, at, detail=name)

@@ -9,8 +9,9 @@ from annotations.dataflow import Position
 from annotations.whitebox import ir
 from annotations.whitebox.connect.grouping import grouped
 from annotations.whitebox.connect.relations import Converter, Relations
-from annotations.whitebox.connect.scope import Built, type_of
+from annotations.whitebox.connect.scope import Built
 from annotations.whitebox.ir import Call, Column, Expression, Literal, Ref, Relation, Unknown
+from annotations.whitebox.monotone import type_of
 from annotations.whitebox.result_types import common
 
 _JOINS: Final = {

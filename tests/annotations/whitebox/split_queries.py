@@ -51,6 +51,10 @@ CONTENTS: Final = 8
 Row = tuple[int | None, ...]
 
 
+LEAST: Final = ("0", "1", "2", "(SELECT max(x) FROM t)", "(SELECT count(n) FROM r)")
+"""What a group may have to have more rows than."""
+
+
 class Queries:
     """A source of queries; all columns are integers."""
 
@@ -153,7 +157,7 @@ class Queries:
             by = ", ".join(keys)
             text += f" GROUP BY {self.rng.choice([by] * 5 + [f'ROLLUP ({by})', f'CUBE ({by})'])}"
         if self.rng.random() < 0.2:
-            text += f" HAVING count(*) > {self.rng.randint(0, 2)}"
+            text += f" HAVING count(*) > {self.rng.choice(LEAST)}"
         return text, names
 
     def _distinct(self, depth: int) -> tuple[str, list[str]]:

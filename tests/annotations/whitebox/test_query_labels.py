@@ -321,3 +321,33 @@ def test_rows_of_several_types_have_one_that_holds_them_all(sql: str) -> None:
 def test_a_text_under_the_collation_of_its_bytes_is_compared_as_it_is() -> None:
     sql = "SELECT DISTINCT CAST(id AS STRING) COLLATE UTF8_BINARY AS x FROM a"
     assert labels(sql) == {"a": "CW"}
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("SELECT k FROM a GROUP BY k HAVING count(*) > (SELECT max(x) FROM t)", {"a": "CW"}),
+        ("SELECT k FROM a GROUP BY k HAVING count(*) < (SELECT max(x) FROM t)", {"a": "OW[k]"}),
+        ("SELECT k, max(n) - (SELECT max(x) FROM t) FROM a GROUP BY k", {"a": "OW[k]"}),
+        ("SELECT k FROM a GROUP BY k HAVING max(n) > 1 + (SELECT max(x) FROM t)", {"a": "CW"}),
+        (
+            "SELECT k FROM a GROUP BY k HAVING count(*) > (SELECT count(*) FROM b)",
+            {"a": "OW[*]", "b": "OW[*]"},
+        ),
+        # not understood
+        ("SELECT k FROM a GROUP BY k HAVING count(*) > (SELECT x, y FROM t)", {"a": "OW[*]"}),
+        ("SELECT k, sum(1 + (SELECT max(x) FROM t)) FROM a GROUP BY k", {"a": "OW[*]"}),
+        (
+            "SELECT k FROM a GROUP BY k HAVING 1 < (SELECT max(x) FROM t WHERE y = a.k)",
+            {"a": "OW[*]"},
+        ),
+        (
+            "SELECT k, count(*) FILTER (WHERE n > (SELECT max(x) FROM t)) FROM a GROUP BY k",
+            {"a": "OW[*]"},
+        ),
+    ],
+)
+def test_a_subquery_over_groups_stands_beside_each_of_them(
+    query: str, found: dict[str, str]
+) -> None:
+    assert labels(query) == found
