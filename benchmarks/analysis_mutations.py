@@ -99,21 +99,10 @@ WHY: Final[dict[str, str]] = {
     "(propagation.handed_on.get(stream.producer) == NO_KEY)": (
         "equivalent: keys are handed on by outputs, and a source comes from none"
     ),
-    "seals._Choice._hands_on: not interpreter.rules.splitting or ( len(before) == 1 "
-    "and all(interpreter.refusal(path.shape, *before) is None for path in "
-    "output.paths) ) => (len(before) == 1 and all((interpreter.refusal(path.shape, "
-    "*before) is None for path in output.paths)))": (
-        "no test: the paper's rules, for a key that has two names before a confluent output"
-    ),
     "seals._Choice._hands_on: all(interpreter.refusal(path.shape, *before) is None for "
     "path in output.paths) => any((interpreter.refusal(path.shape, *before) is None "
     "for path in output.paths))": (
-        "no test: a confluent output of which one path splits by a key and another does not"
-    ),
-    "seals._Choice._choose: any(path.kind is not AnnotationKind.CR for path in "
-    "output.paths) => all((path.kind is not AnnotationKind.CR for path in "
-    "output.paths))": (
-        "no test: an output with a CR path beside others that is wanted sealed on several keys"
+        "equivalent: the paths of an output that hands keys on have its code in common"
     ),
     "seals._Choice._choose: len(wanted) > 1 => (len(wanted) >= 1)": (
         "performance only: a single key that is wanted is chosen in a further round"
