@@ -344,7 +344,7 @@ class Select:
         self.builder.only(node.this, {"this", "alias"})
         tree = node.this.this
         alias = node.args.get("alias")
-        if not isinstance(tree, exp.Select) or alias is None:
+        if not isinstance(tree, exp.Select):
             raise NotUnderstood("LATERAL is not understood", node)
         inner = Select(self.builder, tree, self.builder.named(tree, self.ctes), self.scope)
         conditions: list[Expression] = []
@@ -357,7 +357,8 @@ class Select:
         else:
             right, _, members = inner.correlated()
             names = [column.name for column in right.columns]
-        names = [identifier.name for identifier in alias.columns] or names
+        if alias is not None and alias.columns:
+            names = [identifier.name for identifier in alias.columns]
         if len(names) != len(members):
             raise NotUnderstood("the list of columns does not fit the table", node)
         # Each name is a column of its own, so that it hides none of the conditions'.
@@ -376,7 +377,7 @@ class Select:
             values = zip(shown, map(_of_no_rows, columns), strict=True)
             rest = tuple((column, Ref(column)) for column in left.columns)
             plan, columns = Project(plan, (*rest, *values), place), shown
-        self.scope.tables.append(Named(alias.name, columns))
+        self.scope.tables.append(Named(alias.name if alias is not None else "", columns))
         return plan
 
     def grouped_by_ties(

@@ -200,6 +200,10 @@ def labels(sql: str, **options: object) -> str:
             "clicks OW[id]; reqs OW[id]",
         ),
         (
+            "SELECT c.id FROM clicks c, LATERAL (SELECT count(*) n FROM reqs r WHERE r.id = c.id)",
+            "clicks OW[id]; reqs OW[id]",
+        ),
+        (
             "SELECT * FROM (SELECT id, campaign, v FROM clicks) "
             "PIVOT (sum(v) FOR campaign IN (1, 2))",
             "clicks OW[id]",
