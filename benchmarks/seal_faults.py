@@ -50,6 +50,7 @@ from flux_runtime.observe import decisions  # noqa: E402
 from flux_runtime.observe.audit import audit  # noqa: E402
 from flux_runtime.observe.decisions import Resolve  # noqa: E402
 from flux_runtime.sealing.events import Resolution  # noqa: E402
+from flux_runtime.sealing.manifest import DamagedError  # noqa: E402
 
 SEALING: Final = ("ends/commit", "ends/retention", "sealed/gate", "sealed/intake", "query")
 """Modules of `flux_runtime.spark` whose points the job passes."""
@@ -202,7 +203,10 @@ class Attack:
         if self.store is not None:
             shutil.rmtree(self.folder / "state", ignore_errors=True)
             (self.folder / "state").mkdir()
-            copy_of(ADDRESS, self.folder / "state")
+            try:
+                copy_of(ADDRESS, self.folder / "state")
+            except DamagedError as error:
+                raise ViolationError(f"what the store keeps is damaged: {error}") from error
 
     # ---- faults
 

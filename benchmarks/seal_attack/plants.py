@@ -101,6 +101,34 @@ def _heads_are_put_on_no_condition() -> None:
     KeptFolder.newest = lambda self: self._head.driver  # type: ignore[method-assign]
 
 
+def _objects_are_put_after_the_head() -> None:
+    put, replace = Objects.put, Objects.replace
+    late: list[tuple[str, bytes]] = []
+
+    def wrong_put(_: Objects, name: str, data: bytes) -> None:
+        late.append((name, data))
+
+    def wrong_replace(self: Objects, name: str, data: bytes, version: Version | None) -> Version:
+        done = replace(self, name, data, version)
+        while late:
+            put(self, *late.pop())
+        return done
+
+    Objects.put = wrong_put  # type: ignore[method-assign]
+    Objects.replace = wrong_replace  # type: ignore[method-assign]
+
+
+def _objects_are_deleted_before_the_commit() -> None:
+    right = KeptFolder._drop
+
+    def wrong(self: KeptFolder, path: str, *, garbage: bool = True) -> None:
+        if garbage and path in self._tree and self._tree[path].object:
+            self._objects.delete([self._tree[path].object])
+        right(self, path, garbage=garbage)
+
+    KeptFolder._drop = wrong  # type: ignore[method-assign]
+
+
 def _ends_of_releases_are_not_kept() -> None:
     right = BatchLog.keep
 
@@ -121,6 +149,12 @@ PLANTS: Final = {
     "objects are believed": Plant(_objects_are_believed, "object damaged", store=True),
     "heads are put on no condition": Plant(
         _heads_are_put_on_no_condition, "two machines", store=True
+    ),
+    "objects are put after the head": Plant(
+        _objects_are_put_after_the_head, "driver killed at a request", store=True
+    ),
+    "objects are deleted before the commit": Plant(
+        _objects_are_deleted_before_the_commit, "driver killed at a request", store=True
     ),
     "ends of releases are not kept": Plant(_ends_of_releases_are_not_kept, "killed at", store=True),
     "commits are made again": Plant(_commits_are_made_again, "driver killed at a point"),

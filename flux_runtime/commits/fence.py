@@ -45,6 +45,10 @@ class Place(Protocol):
 class Store(Place, Protocol):
     """Where a state is kept, if elsewhere."""
 
+    @property
+    def driver(self) -> Driver:
+        """The driver that works on it here."""
+
     def look(self) -> Driver | None:
         """`newest`, and what others have left there for the driver."""
 

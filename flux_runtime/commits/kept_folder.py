@@ -11,9 +11,12 @@ machine; who starts next makes it anew from the store.
 
 Objects are put under names that nobody else uses. A *commit* then replaces the head, on condition
 that it is still the one that this driver has put or taken over. So a state is never a mixture of
-two moments, and a commit takes two round trips, however many files it has. Who starts takes over:
-it replaces the head by one in its own name, so that every later commit of the driver before it
-fails, and that one stops. A put whose answer was lost is known again by the head that is there.
+two moments, and a commit takes two round trips, however many files it has. A put whose answer was
+lost is known again by the head that is there.
+
+Who starts brings the state here, while the driver before it may still work on it. When all else is
+ready it takes over: it replaces the head by one in its own name, so that every later commit of the
+driver before it fails, and brings what has changed meanwhile.
 
 An object is deleted when a head that no longer names it has been put, by who put that. What drivers
 have put and not committed is deleted by who takes over, among objects of earlier terms.
@@ -186,23 +189,23 @@ def copy_of(address: str, folder: Path) -> None:
         StoreError: there is none.
         DamagedError: an object is not what was kept.
     """
-    objects = Objects(address)
+    objects, here = Objects(address), dict[str, Extent]()
     while True:
         newest = read_head(objects)
         if newest is None:
             raise StoreError(f"{address}: there is no state")
         try:
-            _fetch(objects, newest[0].tree, folder)
+            _bring(objects, newest[0].tree, folder, here)
+            break
         except DamagedError:
             if objects.version(HEAD) == newest[1]:
                 raise
-            continue  # a driver has gone on meanwhile, and deleted it
-        make_ledgers(folder)
-        inventory = folder / INVENTORY
-        if inventory.exists():  # the channels are here now
-            text = inventory.read_text("utf-8")
-            inventory.write_text(text.replace(f'"{newest[0].folder}/', f'"{folder}/'), "utf-8")
-        return
+        # a driver has gone on meanwhile, and has deleted an object
+    make_ledgers(folder)
+    inventory = folder / INVENTORY
+    if inventory.exists():  # the channels are here now
+        text = inventory.read_text("utf-8")
+        inventory.write_text(text.replace(f'"{newest[0].folder}/', f'"{folder}/'), "utf-8")
 
 
 def leave(address: str, path: str, data: bytes) -> None:
@@ -211,7 +214,9 @@ def leave(address: str, path: str, data: bytes) -> None:
 
 
 class KeptFolder:
-    """A working folder whose state is kept in an object store; a `Keeper` and a `Place`.
+    """A working folder whose state is kept in an object store; a `Keeper` and a `Store`.
+
+    `restore` it, and `take_over` before anything else.
 
     Args:
         address: of the state in the store.
@@ -228,55 +233,34 @@ class KeptFolder:
         self.folder = folder
         self._objects = Objects(address)
         self._objects.check_conditions(f"{OBJECTS}/{0:08d}-{uuid.uuid4().hex}/probe")
-        self._version: Version | None = None
         self._lock = threading.RLock()
         self._pool = ThreadPoolExecutor(AT_ONCE)
         self._failed: BaseException | None = None
+        self._committed = True
         self._put = 0
         self._looked = -LOOK_S
         self._garbage: list[str] = []
         self._small: dict[str, bytes] = {}
         """Path -> content of files that are to be put with the next commit."""
         self._fresh = fresh
-        self._take_over()
+        self._run = uuid.uuid4().hex
+        self._version: Version | None = None
+        self._head: Head
+        self._tree: dict[str, Extent] = {}
+        self._here: dict[str, Extent] = {}
+        """What of the state has been brought into the working folder."""
+        self._in_folders: defaultdict[str, set[str]] = defaultdict(set)
+        self._changed: set[str] = set()
+        self._stamps: dict[str, tuple[int, ...]] = {}
+        self._by_inode: dict[int, str] = {}
+        self._read()
 
     # ---- starting
 
-    def _take_over(self) -> None:
-        """Put a head in this driver's name in place of the newest."""
-        run = uuid.uuid4().hex
-        while True:
-            known, self._version = self._newest_head()
-            self._head = Head(
-                driver=Driver(
-                    epoch=1 if known is None else known.driver.epoch + 1, state="", run=run
-                ),
-                term=1 if known is None else known.term + 1,
-                number=1 if known is None else known.number + 1,
-                folder=str(self.folder),
-                tree={} if known is None else known.tree,
-                base=None if known is None else known.base,
-                changed=frozenset() if known is None else known.changed,
-            )
-            self._tree = dict(self._head.tree)
-            self._in_folders = defaultdict(set)
-            for path in self._tree:
-                self._in_folders[_folder(path)].add(path)
-            self._changed = set(self._head.changed)
-            try:
-                self._version = self._replace(self._head)
-                break
-            except FencedError:
-                continue  # another one has taken over, or committed, just before
-        self._committed = True
-
-    def _newest_head(self) -> tuple[Head, Version] | tuple[None, Version | None]:
-        try:
-            return read_head(self._objects) or (None, None)
-        except DamagedError:
-            if not self._fresh:
-                raise
-            return None, self._objects.version(HEAD)
+    @property
+    def driver(self) -> Driver:
+        """The driver that works here."""
+        return self._head.driver
 
     def restore(self) -> None:
         """Make the working folder as the state is kept.
@@ -291,18 +275,72 @@ class KeptFolder:
             if path.name not in (LOCK, GONE):
                 path.replace(gone / f"{uuid.uuid4()}")
         shutil.rmtree(gone, ignore_errors=True)
-        tree = {p: extent for p, extent in self._tree.items() if not self._fresh or p == EPOCH}
-        _fetch(self._objects, tree, self.folder)
-        self._stamps = {path: _stamp(self.folder / path) for path in tree}
-        self._by_inode = {stamp[0]: path for path, stamp in self._stamps.items()}
-        if not self._fresh:
-            make_ledgers(self.folder)
+        while True:
+            try:
+                _bring(self._objects, self._wanted(), self.folder, self._here)
+                break
+            except DamagedError:
+                if self._objects.version(HEAD) == self._version:
+                    raise
+                self._read()  # a driver has gone on meanwhile, and has deleted an object
+        self._restored()
+
+    def take_over(self) -> None:
+        """Become the driver of the state, and bring what has changed since it was restored.
+
+        Raises:
+            DamagedError: see `restore`.
+        """
+        while True:
+            try:
+                self._version = self._replace(self._head)
+                break
+            except FencedError:
+                self._read()  # another one has taken over, or committed, just before
+        if self._wanted() != self._here:
+            _bring(self._objects, self._wanted(), self.folder, self._here)
+            self._restored()
         used = self._used()
         self._objects.delete(
             name
             for name in [*self._objects.names(f"{OBJECTS}/")]
             if name not in used and _term(name) < self._head.term
         )
+
+    def _read(self) -> None:
+        """Read the newest head, and make the one by which this driver takes over."""
+        try:
+            known, self._version = read_head(self._objects) or (None, None)
+        except DamagedError:
+            if not self._fresh:
+                raise
+            known, self._version = None, self._objects.version(HEAD)
+        self._head = Head(
+            driver=Driver(
+                epoch=1 if known is None else known.driver.epoch + 1, state="", run=self._run
+            ),
+            term=1 if known is None else known.term + 1,
+            number=1 if known is None else known.number + 1,
+            folder=str(self.folder),
+            tree={} if known is None else known.tree,
+            base=None if known is None else known.base,
+            changed=frozenset() if known is None else known.changed,
+        )
+        self._tree = dict(self._head.tree)
+        self._in_folders = defaultdict(set)
+        for path in self._tree:
+            self._in_folders[_folder(path)].add(path)
+        self._changed = set(self._head.changed)
+
+    def _wanted(self) -> Mapping[str, Extent]:
+        """The kept files that are needed here."""
+        return {p: extent for p, extent in self._tree.items() if not self._fresh or p == EPOCH}
+
+    def _restored(self) -> None:
+        self._stamps = {path: _stamp(self.folder / path) for path in self._wanted()}
+        self._by_inode = {stamp[0]: path for path, stamp in self._stamps.items()}
+        if not self._fresh:
+            make_ledgers(self.folder)
 
     def clear(self) -> None:
         """Forget what is kept, but for the newest driver."""
@@ -580,20 +618,35 @@ class KeptFolder:
         return [*below, *([name] if name in self._tree else [])]
 
 
-def _fetch(objects: Objects, tree: Mapping[str, Extent], folder: Path) -> None:
-    """Write kept files into a folder.
+def _bring(
+    objects: Objects, tree: Mapping[str, Extent], folder: Path, here: dict[str, Extent]
+) -> None:
+    """Make a folder hold just these kept files.
+
+    Args:
+        objects: of the store.
+        tree: the files, by their paths.
+        folder: where they are wanted.
+        here: those that have been brought before; it is kept up to date, whatever happens.
 
     Raises:
         DamagedError: an object is missing, or is not what was kept.
     """
+    for path, _ in here.items() - tree.items():
+        del here[path]
+        (folder / path).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # folders that are empty now
+            for parent in Path(path).parents[:-1]:
+                (folder / parent).rmdir()
 
     def fetch(files: Mapping[str, Extent]) -> None:
         for path, content in zip(files, _contents(objects, files), strict=True):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
+        here.update(files)
 
     by_object: dict[str, dict[str, Extent]] = {}
-    for path, extent in tree.items():
+    for path, extent in tree.items() - here.items():
         by_object.setdefault(extent.object, {})[path] = extent
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(fetch, by_object.values()))

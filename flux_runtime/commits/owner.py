@@ -290,7 +290,7 @@ class Ownership:
         state: the state folder.
         outputs: all that it writes.
         fresh: state and results of this job are going to be deleted.
-        store: where the state is kept, if elsewhere, with this driver as the newest.
+        store: where the state is kept, if elsewhere.
     """
 
     def __init__(
@@ -309,8 +309,8 @@ class Ownership:
         known = None if fresh else read_identity(state)
         self.state_id = known or uuid.uuid4().hex
         self.inventory = Inventory(state, empty=fresh)
-        mine = None if store is None else store.newest()
-        self.driver = replace(mine or Driver(epoch=1, state=""), state=self.state_id)
+        driver = Driver(epoch=1, state="") if store is None else store.driver
+        self.driver = replace(driver, state=self.state_id)
         self.fence = Fence(self.driver)
         self._is_new = known is None
         self._epochs = EpochFile(state)

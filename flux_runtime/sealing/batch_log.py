@@ -129,8 +129,10 @@ class BatchLog:
 
 
 def make_ledger(ledger: Path, options: Options) -> None:
-    """Make a ledger from its newest checkpoint and the batches since, which stay where they are."""
-    shutil.rmtree(ledger, ignore_errors=True)
+    """Make a ledger from its newest checkpoint and the batches since, which stay where they are.
+
+    There is none yet.
+    """
     base = max(_numbers(ledger.with_name(BASE)), default=0)
     if base:
         ledger.mkdir()

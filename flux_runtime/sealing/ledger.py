@@ -34,6 +34,7 @@ import dataclasses
 import errno
 import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
@@ -529,6 +530,7 @@ def make_ledgers(state: Path) -> None:
     for ledger in {
         log.with_suffix("") for of in (LOG, BASE) for log in state.glob(f"units/*/{of}")
     }:
+        shutil.rmtree(ledger, ignore_errors=True)
         make_ledger(ledger, _options(ledger))
 
 

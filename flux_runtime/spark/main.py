@@ -42,7 +42,7 @@ from flux_runtime.spark.function_text import modules
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.lineage import Lineage
 from flux_runtime.spark.runner import assign_channels, locations, run_job, site_count
-from flux_runtime.spark.session import start_session
+from flux_runtime.spark.session import master_of, start_session
 from flux_runtime.spark.units import FluxUnit, SealUnit
 from flux_runtime.zookeeper.access import Ensemble
 from flux_runtime.zookeeper.client import Client, connect
@@ -178,27 +178,18 @@ def check_store(job: Job, settings: Settings) -> None:
         problems.append(
             f"{', '.join(on_sites)}: Flux sites keep their states on the disks of their machines"
         )
-    problems += _of_master(settings.master or settings.conf.get("spark.master", "local"))
+    master = master_of(settings.master, settings.conf)
+    if not master.startswith("local"):
+        problems.append(
+            f"--master {master}: executors on other machines cannot write into the folder that the "
+            "driver works on; take --master 'local[*]'"
+        )
     at_large = [stream for stream, file in _registered(job).items() if file is None]
     if at_large and settings.zookeeper == "embedded":
         problems.append(
             f"{', '.join(at_large)}: producers that are registered while the job runs are lost "
             "with the machine of an embedded ZooKeeper; name an ensemble (--zookeeper)"
         )
-    _refuse(problems, settings)
-
-
-def _of_master(master: str) -> list[str]:
-    """The problems of a state in an object store with a master of Spark."""
-    if master.startswith("local"):
-        return []
-    return [
-        f"--master {master}: executors on other machines cannot write into the folder that the "
-        "driver works on; take --master 'local[*]'"
-    ]
-
-
-def _refuse(problems: Sequence[str], settings: Settings) -> None:
     if problems:
         listed = "".join(f"\n  {problem}" for problem in problems)
         raise JobError(
@@ -268,15 +259,15 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
     stop = threading.Event()
     with contextlib.ExitStack() as stack:
         state = LocalStorage(settings.state)
-        store = None if settings.store is None else stack.enter_context(_kept(settings))
-        ownership = _checked(job, settings, state, store)
+        assign_channels(job, state)
+        check_mounts([settings.state, *(Path(output.key).parent for output in locations(job))])
+        store = None if settings.store is None else stack.enter_context(_restored(settings))
+        _checked(job, settings, state, store)
+        taking = _taken_over(job, settings, state, store)
+        if settings.fresh:
+            ownership = stack.enter_context(taking)
+            _begin_anew(job, settings, ownership, store)
         client = stack.enter_context(_ensemble(job, settings, folder))
-        stack.enter_context(_one_driver(settings, ownership, client))
-        state.write(FINGERPRINT, _fingerprint_of(job))
-        registry = _registry(job, settings, client)
-        sweep = None
-        if registry is not None:
-            sweep = stack.enter_context(RegistrationSweep(registry, _gates(job)))
         session = start_session(
             settings.name,
             master=settings.master,
@@ -285,8 +276,16 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
             sites=site_count(job),
         )
         stack.callback(session.stop)
-        if store is not None:  # spark-submit may have chosen the master
-            _refuse(_of_master(session.sparkContext.master or ""), settings)
+        if not settings.fresh:
+            ownership = stack.enter_context(taking)
+        stack.enter_context(_one_driver(settings, ownership, client))
+        for change in _changes(job, settings, state):
+            print(f"{settings.name}: {change}", file=sys.stderr)
+        state.write(FINGERPRINT, _fingerprint_of(job))
+        registry = _registry(job, settings, client)
+        sweep = None
+        if registry is not None:
+            sweep = stack.enter_context(RegistrationSweep(registry, _gates(job)))
         stack.enter_context(_signals(stop))
         for module in sorted(settings.folder.glob("*.py")):  # for the Python workers
             session.sparkContext.addPyFile(str(module))
@@ -316,14 +315,26 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
 
 
 @contextlib.contextmanager
-def _kept(settings: Settings) -> Iterator[KeptFolder]:
-    """The state as it is kept in an object store, taken over and brought here."""
+def _restored(settings: Settings) -> Iterator[KeptFolder]:
+    """The state as it is kept in an object store, brought here; its driver may still run."""
     assert settings.store is not None
     store = KeptFolder(settings.store, settings.state, fresh=settings.fresh)
-    store.restore()
-    with keeping(settings.state, store), contextlib.closing(store):
-        store.look()
+    with contextlib.closing(store):
+        store.restore()
         yield store
+
+
+@contextlib.contextmanager
+def _taken_over(
+    job: Job, settings: Settings, state: Storage, store: KeptFolder | None
+) -> Iterator[Ownership]:
+    """The newest state, checked once more: the driver before may have gone on since the start."""
+    with contextlib.ExitStack() as stack:
+        if store is not None:
+            store.take_over()
+            stack.enter_context(keeping(settings.state, store))
+            store.look()
+        yield _checked(job, settings, state, store)
 
 
 def _send_processors(job: Job, folder: Path) -> None:
@@ -344,26 +355,29 @@ def _send_processors(job: Job, folder: Path) -> None:
 
 
 def _checked(job: Job, settings: Settings, state: Storage, store: KeptFolder | None) -> Ownership:
-    """Check that state and results belong to this job, or delete them to start afresh."""
-    assign_channels(job, state)
+    """Check that state and results belong to this job; nothing is changed."""
     outputs = locations(job)
-    check_mounts([settings.state, *(Path(output.key).parent for output in outputs)])
     ownership = Ownership(settings.name, state, outputs, fresh=settings.fresh, store=store)
     ownership.check()
-    if settings.fresh:
-        if warning := not_emptied([n for n, sink in job.sinks.items() if sink.folders is None]):
-            print(f"{settings.name}: {warning}", file=sys.stderr)
-        ownership.claim()  # whoever is at work on what is deleted now has to stop first
-        for sink in job.sinks.values():
-            for feed in sink.feeds:
-                if sink.folders is not None:
-                    sink.folders.delete(feed.origin.name)
-        ownership.clear()
-        if store is not None:
-            store.clear()
-    else:
+    if not settings.fresh:
         _check_changes(settings, _changes(job, settings, state))
     return ownership
+
+
+def _begin_anew(
+    job: Job, settings: Settings, ownership: Ownership, store: KeptFolder | None
+) -> None:
+    """Delete state and results."""
+    if warning := not_emptied([n for n, sink in job.sinks.items() if sink.folders is None]):
+        print(f"{settings.name}: {warning}", file=sys.stderr)
+    ownership.claim()  # whoever is at work on what is deleted now has to stop first
+    for sink in job.sinks.values():
+        for feed in sink.feeds:
+            if sink.folders is not None:
+                sink.folders.delete(feed.origin.name)
+    ownership.clear()
+    if store is not None:
+        store.clear()
 
 
 def _fingerprint_of(job: Job) -> bytes:
@@ -417,15 +431,13 @@ def _changes(job: Job, settings: Settings, state: Storage) -> list[Change]:
 
 
 def _check_changes(settings: Settings, found: list[Change]) -> None:
-    """Say what follows from changes; refuse the job where one of them cannot be."""
+    """Refuse the job where a change cannot be."""
     refused = [change for change in found if not change.goes_on]
     if refused:
         listed = "".join(f"\n  {change}" for change in refused)
         raise JobError(
             f"the state in {settings.state} belongs to another plan. Nothing was changed:{listed}"
         )
-    for change in found:
-        print(f"{settings.name}: {change}", file=sys.stderr)
 
 
 def compare(build: Build, settings: Settings) -> int:

@@ -84,15 +84,14 @@ def start_session(
 
     Args:
         name: of the application.
-        master: Spark master URL; None: `spark.master` of spark-submit, `conf` or
-            spark-defaults.conf, else `local[*]`.
+        master: see `master_of`.
         conf: settings of the deployment.
         log: where Spark and its Java process log to.
         sites: tasks that hold a slot for as long as the job runs; local masters get as many more.
     """
     given, submitted = _given()
     wanted = {**given, **conf, **submitted}
-    master = master or wanted.get("spark.master") or "local[*]"
+    master = master_of(master, conf)
     defaults = {**DEFAULTS, **(SITE_DEFAULTS if sites else {})}
     cores = local_cores(master)
     if cores is not None:
@@ -121,6 +120,18 @@ def start_session(
     if running:
         _log_to(session, config)
     return session
+
+
+def master_of(master: str | None, conf: Mapping[str, str]) -> str:
+    """The Spark master of a job.
+
+    Args:
+        master: its URL; None: `spark.master` of spark-submit, `conf` or spark-defaults.conf, else
+            `local[*]`.
+        conf: settings of the deployment.
+    """
+    given, submitted = _given()
+    return master or {**given, **conf, **submitted}.get("spark.master") or "local[*]"
 
 
 def local_cores(master: str) -> int | None:

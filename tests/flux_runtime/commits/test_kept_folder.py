@@ -5,15 +5,24 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.seal_attack.store import ADDRESS, KINDS, Store, serving
 from flux_runtime.commits import kept_folder
 from flux_runtime.commits.fence import FencedError
-from flux_runtime.commits.kept_folder import HEAD, INBOX, KeptFolder, copy_of, folder_of, leave
+from flux_runtime.commits.kept_folder import (
+    HEAD,
+    INBOX,
+    KeptFolder,
+    copy_of,
+    folder_of,
+    leave,
+)
 from flux_runtime.commits.objects import Objects, StoreError, Version
 from flux_runtime.sealing import batch_log
 from flux_runtime.sealing.ledger import Ledger
@@ -39,6 +48,7 @@ def started(folder: Path, *, fresh: bool = False) -> KeptFolder:
     folder.mkdir(exist_ok=True)
     driver = KeptFolder(ADDRESS, folder, fresh=fresh)
     driver.restore()
+    driver.take_over()
     return driver
 
 
@@ -59,10 +69,11 @@ def copied(folder: Path) -> dict[str, bytes]:
 class Work:
     """Random work on a folder, and what of it a disk would have flushed."""
 
-    def __init__(self, rng: random.Random, folder: Path, flushed: dict[str, bytes]) -> None:
+    def __init__(self, rng: random.Random, driver: KeptFolder, flushed: dict[str, bytes]) -> None:
         self.rng = rng
-        self.folder = folder
-        self.storage = LocalStorage(folder)
+        self.driver = driver
+        self.folder = driver.folder
+        self.storage = LocalStorage(self.folder)
         self.flushed = flushed
 
     def step(self) -> None:
@@ -126,20 +137,35 @@ class Work:
 
 
 def worked(store: Store, folder: Path, seed: int) -> None:
-    """Drivers one after the other, each killed, with its machine or without it."""
+    """Drivers one after the other, each killed, with its machine or without it.
+
+    Some go on working while the next one is started, on another machine.
+    """
     rng = random.Random(seed)
     flushed: dict[str, bytes] = {}
+    machines = [folder / "machine-0", folder / "machine-1"]
+    work, closed = None, False
     for number in range(DRIVERS):
-        machine = folder / f"machine-{rng.randrange(2)}"
-        driver = started(machine)
+        before = None if closed or rng.random() < 0.5 else work
+        at = rng.randrange(2) if before is None else 1 - machines.index(before.folder)
+        machine = machines[at]
+        machine.mkdir(exist_ok=True)
+        driver = KeptFolder(ADDRESS, machine)
+        driver.restore()
+        if before is not None:
+            with keeping(before.folder, before.driver):
+                for _ in range(rng.randrange(STEPS)):
+                    before.step()
+        driver.take_over()
         assert {n: data for n, data in files(machine).items() if n[0] != "."} == flushed
         store.disturb({kind: rng.choice([0, 0.05, 0.2]) for kind in KINDS if kind != "late"})
         with keeping(machine, driver):
-            work = Work(rng, machine, flushed)
+            work = Work(rng, driver, flushed)
             for _ in range(rng.randrange(STEPS)):
                 work.step()
         store.calm()
-        if rng.random() < 0.3:
+        closed = rng.random() < 0.3
+        if closed:
             driver.close()
         assert copied(folder / f"copy-{number}") == flushed
 
@@ -187,9 +213,29 @@ def _objects_are_deleted_before_the_commit(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(KeptFolder, "_drop", wrong)
 
 
+def _what_was_deleted_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = kept_folder._bring
+
+    def wrong(objects: Objects, tree: Any, folder: Path, here: dict[str, Any]) -> None:
+        right(objects, here | tree, folder, here)
+
+    monkeypatch.setattr(kept_folder, "_bring", wrong)
+
+
+def _what_has_changed_meanwhile_is_not_brought(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = kept_folder._bring
+
+    def wrong(objects: Objects, tree: Any, folder: Path, here: dict[str, Any]) -> None:
+        right(objects, {p: here.get(p, extent) for p, extent in tree.items()}, folder, here)
+
+    monkeypatch.setattr(kept_folder, "_bring", wrong)
+
+
 @pytest.mark.parametrize(
     "mistake",
     [
+        _what_was_deleted_meanwhile_stays,
+        _what_has_changed_meanwhile_is_not_brought,
         _own_puts_are_not_known_again,
         _moves_are_not_followed,
         _objects_are_deleted_before_the_commit,
@@ -218,6 +264,65 @@ def test_a_driver_that_was_replaced_commits_nothing_more(store: Store, tmp_path:
     with keeping(new.folder, new):
         LocalStorage(new.folder).write("b", b"3")
     assert copied(tmp_path / "copy") == {"a": b"1", "b": b"3"}
+
+
+def test_a_start_that_does_not_take_over_stops_nobody(store: Store, tmp_path: Path) -> None:
+    old = started(tmp_path / "old")
+    with keeping(old.folder, old):
+        LocalStorage(old.folder).write("a", b"1")
+        (tmp_path / "new").mkdir()
+        new = KeptFolder(ADDRESS, tmp_path / "new")
+        new.restore()
+        assert files(new.folder) == {"a": b"1"}
+        new.close()
+        assert old.newest() == old.driver
+        LocalStorage(old.folder).write("b", b"2")
+    assert copied(tmp_path / "copy") == {"a": b"1", "b": b"2"}
+
+
+def test_a_damaged_object_is_found_where_the_working_folder_is_still_whole(
+    store: Store, tmp_path: Path
+) -> None:
+    driver = started(tmp_path / "one")
+    with keeping(driver.folder, driver):
+        LocalStorage(driver.folder).write("a", b"1")
+    driver.close()
+    name = driver._tree["a"].object
+    store.damage(next(n for n in store.objects if n.endswith(name)), random.Random(1))
+    with pytest.raises(DamagedError, match="it holds a"):
+        started(tmp_path / "one")
+
+
+def test_a_state_is_brought_however_often_its_driver_deletes_objects(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time objects are read the driver replaces one; what has been read is kept."""
+    driver = started(tmp_path / "one")
+    large = random.Random(1).randbytes(20_000)
+    names = [f"{number:02d}" for number in range(20)]
+    with keeping(driver.folder, driver):
+        for name in names:
+            LocalStorage(driver.folder).write(name, large)
+    reads: Counter[str] = Counter()
+    right = Objects.get
+
+    def get(self: Objects, name: str) -> tuple[bytes, Version] | None:
+        if name != HEAD:
+            reads[name] += 1
+            if reads.total() <= len(names):
+                with keeping(driver.folder, driver):
+                    LocalStorage(driver.folder).write(names[-1], large[: -reads.total()])
+                    driver._collect(least=1)
+        return right(self, name)
+
+    (tmp_path / "other").mkdir()
+    other = KeptFolder(ADDRESS, tmp_path / "other")
+    monkeypatch.setattr(kept_folder, "AT_ONCE", 1)
+    monkeypatch.setattr(Objects, "get", get)
+    other.restore()
+    other.take_over()
+    assert files(other.folder) == files(driver.folder)
+    assert {reads[driver._tree[name].object] for name in names[:-1]} == {1}
 
 
 def test_a_driver_deletes_no_folder_but_its_own(store: Store, tmp_path: Path) -> None:
@@ -261,7 +366,7 @@ def test_a_commit_of_which_nobody_knows_the_end_stops_the_driver(
 
 
 def test_objects_of_drivers_that_were_killed_are_deleted_and_no_others(
-    store: Store, tmp_path: Path
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was paused while it took over deletes nothing of those after it."""
     first = started(tmp_path / "first")
@@ -269,11 +374,20 @@ def test_objects_of_drivers_that_were_killed_are_deleted_and_no_others(
         LocalStorage(first.folder).write("kept", b"1")
     Objects(ADDRESS).put("objects/00000001-0123/000000009", b"not committed")
     paused = KeptFolder(ADDRESS, tmp_path / "first")
-    newer = started(tmp_path / "newer")
-    with keeping(newer.folder, newer):
-        LocalStorage(newer.folder).write("more", b"2")
-    assert "objects/00000001-0123/000000009" not in {*Objects(ADDRESS).names("")}
     paused.restore()
+    delete = Objects.delete
+
+    def delayed(objects: Objects, unneeded: Iterable[str]) -> None:
+        """The newer one comes between the take-over and what is deleted after it."""
+        monkeypatch.setattr(Objects, "delete", delete)
+        newer = started(tmp_path / "newer")
+        with keeping(newer.folder, newer):
+            LocalStorage(newer.folder).write("more", b"2")
+        assert "objects/00000001-0123/000000009" not in {*Objects(ADDRESS).names("")}
+        objects.delete(unneeded)
+
+    monkeypatch.setattr(Objects, "delete", delayed)
+    paused.take_over()
     assert copied(tmp_path / "copy") == {"kept": b"1", "more": b"2"}
 
 
@@ -333,20 +447,27 @@ def test_what_others_leave_comes_once(
     assert not [name for name in store.objects if INBOX in name]
 
 
+@pytest.mark.parametrize("batches_max", [5, 1000])
 def test_a_ledger_is_made_anew_from_its_batches(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_max: int
 ) -> None:
-    monkeypatch.setattr(batch_log, "BATCHES_MAX", 5)
+    """And once more where the driver before goes on until it is replaced."""
+    monkeypatch.setattr(batch_log, "BATCHES_MAX", batches_max)
     driver = started(tmp_path / "one")
     with keeping(driver.folder, driver):
         ledger, states = grown(driver.folder / "units" / "U" / "ledger")
-    other = started(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    other = KeptFolder(ADDRESS, tmp_path / "other")
+    other.restore()
+    with keeping(driver.folder, driver):
+        LocalStorage(driver.folder).write("meanwhile", b"1")
+    other.take_over()
     with (
         keeping(other.folder, other),
         Ledger(other.folder / "units" / "U" / "ledger", RULES) as again,
     ):
         assert state(again) == states[-1]
-        assert [*(other.folder / "units" / "U" / "ledger.base").iterdir()]
+        assert (other.folder / "units" / "U" / "ledger.base").exists() == (batches_max == 5)
     (tmp_path / "copy").mkdir()
     copy_of(ADDRESS, tmp_path / "copy")
     with Ledger(tmp_path / "copy" / "units" / "U" / "ledger", RULES, read_only=True) as seen:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from codegen.summaries import summarise
 from flux_runtime.ordering.recorded import recorded
 from flux_runtime.sealing.manifest import DamagedError
-from flux_runtime.spark import Job, faults, sql
+from flux_runtime.spark import Job, sql
 from flux_runtime.spark.stateful import catalogue
 from flux_runtime.spark.stateful.unit import Stateful
 
@@ -206,48 +206,6 @@ def test_all_ways_come_to_what_all_records_give(bench, monkeypatch: pytest.Monke
         assert len(list((folder / "kept").iterdir())) <= 12, name
         assert not (folder / "staged").exists()
         assert not (folder / "results").exists()
-
-
-POINTS = [
-    "records-written",
-    "batch-begun",
-    "result-written",
-    "output-staged",
-    "output-committed",
-    "evaluated",
-    "rows-kept",
-    "batch-done",
-    "merged",
-    "batch-processed",
-]
-CRASHING = ("counted", "story", "many", "larger")
-
-
-class CrashError(Exception):
-    """Stands for the end of the process."""
-
-
-def test_failures_between_any_two_steps(bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One state, and a failure at every point in turn; each unit passes it in another run."""
-    monkeypatch.setattr(catalogue, "FANOUT", 2)
-    traffic = Traffic(bench, 2)
-    for number, wanted in enumerate(POINTS):
-        traffic.more()
-        passed = iter(range(1, 100))
-        crash_at = 1 + number % len(CRASHING)
-
-        def point(
-            name: str, wanted: str = wanted, passed: Any = passed, at: int = crash_at
-        ) -> None:
-            if name == wanted and next(passed) >= (1 if wanted == "result-written" else at):
-                raise CrashError(name)
-
-        monkeypatch.setattr(faults, "point", point)
-        with pytest.raises(CrashError, match=wanted):
-            bench.run(declare(CRASHING))
-    monkeypatch.setattr(faults, "point", lambda name: None)
-    bench.run(declare(CRASHING))
-    traffic.check(CRASHING)
 
 
 def test_a_micro_batch_that_spark_replays_changes_nothing(bench) -> None:
