@@ -7,14 +7,15 @@
     python benchmarks/flux_sites.py durable [RUNS]
     python benchmarks/flux_sites.py together [RUNS]
 
-`throughput`: rows per second and CPU per row without replication, in cluster pairs and in partition
-pairs, one after another in every run, for two sizes of a batch; medians and ratios. `gap`: one site
-is killed while batches come at a steady pace; the longest time between two results, and the time
-until all pairs are whole. `balance`: one site is stopped four fifths of the time; rows per second
-where copies stay and where they are balanced. `crowded`: the same, but the site shares one
-processor with processes that never wait. `durable`: throughput with a journal that survives the
-process, and with one that survives the machine. `together`: CPU per row where the operators of a
-site run partition by partition, and once over all that is there.
+`throughput`: rows per second and CPU per row without replication, in cluster pairs, in partition
+pairs and in those of the resume protocol, one after another in every run, for two sizes of a batch;
+medians and ratios. `gap`: one site is killed while batches come at a steady pace; the longest time
+between two results, and the time until all pairs are whole, under both protocols. `balance`: one
+site is stopped four fifths of the time; rows per second where copies stay and where they are
+balanced. `crowded`: the same, but the site shares one processor with processes that never wait.
+`durable`: throughput with a journal that survives the process, and with one that survives the
+machine. `together`: CPU per row where the operators of a site run partition by partition, and once
+over all that is there.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ ROWS = 1_474_560
 """Of one run of `throughput`."""
 SIZES = (4096, 16_384)
 """Rows of a batch; each stage cuts one into a unit for each of its four partitions."""
+RESUME = "pairs, resume"
+"""Partition pairs under the resume protocol."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -67,13 +70,16 @@ def _flow(**how: Any) -> Dataflow:
     return running_example(shape)
 
 
-def job(made: Callable[[], Dataflow], folder: str, **controller: Any) -> LocalSites:
+def job(
+    made: Callable[[], Dataflow], folder: str, *, resume: bool = False, **controller: Any
+) -> LocalSites:
     here = str(Path(__file__).parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, str(Path(here).parent)])
     return LocalSites(
         dataflow=f"flux_sites:{made.__name__}",
         sites=SITES,
         folder=Path(folder),
+        settings={"resume": resume},
         controller_settings={"window": 32, **controller},
     )
 
@@ -114,23 +120,25 @@ def throughput(runs: int) -> None:
             whole = [b.drop_columns(list(SN)) for b in events(ROWS // size, size, keys=10_000)]
             for made in (none, cluster_pairs, pairs):
                 found.setdefault((size, made.__name__), []).append(measured(made, whole))
+            found.setdefault((size, RESUME), []).append(measured(pairs, whole, resume=True))
     medians = {n: [statistics.median(x) for x in zip(*v, strict=True)] for n, v in found.items()}
     for (size, name), (rate, cost) in medians.items():
         print(f"batches of {size:6,} {name:14} {rate:10,.0f} rows/s {cost:8.2f} CPU us/row")
     for size in SIZES:
-        of_pairs = medians[size, "pairs"]
-        for other in ("none", "cluster_pairs"):
-            rate = of_pairs[0] / medians[size, other][0]
-            cost = medians[size, other][1] / of_pairs[1]
+        for one, other in (("pairs", "none"), ("pairs", "cluster_pairs"), (RESUME, "pairs")):
+            rate = medians[size, one][0] / medians[size, other][0]
+            cost = medians[size, other][1] / medians[size, one][1]
             print(
-                f"batches of {size:6,} pairs / {other}: {rate:.2f} by throughput, {cost:.2f} by CPU"
+                f"batches of {size:6,} {one} / {other}: {rate:.2f} by throughput, {cost:.2f} by CPU"
             )
 
 
-def measured(made: Callable[[], Dataflow], batches: list[Any]) -> tuple[float, float]:
+def measured(
+    made: Callable[[], Dataflow], batches: list[Any], *, resume: bool = False
+) -> tuple[float, float]:
     """Rows per second, and microseconds of CPU for each, of all processes."""
     rows = sum(b.num_rows for b in batches)
-    with tempfile.TemporaryDirectory() as folder, job(made, folder) as running:
+    with tempfile.TemporaryDirectory() as folder, job(made, folder, resume=resume) as running:
         before, began = cpu_s(running), time.monotonic()
         thread = threading.Thread(target=feed, args=(running, batches, 0.0, {}))
         thread.start()
@@ -151,29 +159,39 @@ def kill_noting(running: LocalSites, site: int, killed: list[float]) -> None:
 
 def gap(runs: int) -> None:
     batches = [b.drop_columns(list(SN)) for b in events(200, 256, keys=1000)]
-    gaps, steady, recoveries = [], [], []
+    found: dict[str, list[tuple[float, float, list[float]]]] = {"pairs": [], RESUME: []}
     for run in range(runs):
-        with tempfile.TemporaryDirectory() as folder, job(pairs, folder) as running:
-            killed: list[float] = []
+        for name, of in found.items():
+            of.append(struck(run % SITES, batches, resume=name == RESUME))
+            print(
+                f"{name}, site {run % SITES}: gap {of[-1][0] * 1e3:.0f} ms", of[-1][2], flush=True
+            )
+    for name, of in found.items():
+        gaps, steady, recoveries = zip(*of, strict=True)
+        took = statistics.median(itertools.chain(*recoveries))
+        print(
+            f"{name}: median {statistics.median(gaps) * 1e3:.0f} ms, most {max(gaps) * 1e3:.0f} ms "
+            f"(steady: {statistics.median(steady) * 1e3:.0f} ms between results); "
+            f"recovery: median {took * 1e3:.0f} ms"
+        )
 
-            kill = partial(kill_noting, running, run % SITES, killed)
-            times: list[float] = []
-            args = (running, batches, 0.025, {100: kill})
-            thread = threading.Thread(target=feed, args=args)
-            thread.start()
-            read_all(running, partial(note, times))
-            thread.join()
-            spans = [(b - a, b) for a, b in itertools.pairwise(times)]
-            gaps.append(max(s for s, at in spans if 0 <= at - killed[0] < 3.0))
-            steady.append(statistics.median(s for s, at in spans if at < killed[0]))
-            took = running.recoveries()
-            recoveries += took
-            print(f"site {run % SITES}: gap {gaps[-1] * 1e3:.0f} ms, recovered in {took}")
-    print(
-        f"gap: median {statistics.median(gaps) * 1e3:.0f} ms, most {max(gaps) * 1e3:.0f} ms "
-        f"(steady: {statistics.median(steady) * 1e3:.0f} ms between results); "
-        f"recovery: median {statistics.median(recoveries) * 1e3:.0f} ms"
-    )
+
+def struck(site: int, batches: list[Any], *, resume: bool) -> tuple[float, float, list[float]]:
+    """The gap when a site is killed, what lies between results before, and recovery: seconds."""
+    with tempfile.TemporaryDirectory() as folder, job(pairs, folder, resume=resume) as running:
+        killed: list[float] = []
+        times: list[float] = []
+        kill = partial(kill_noting, running, site, killed)
+        thread = threading.Thread(target=feed, args=(running, batches, 0.025, {100: kill}))
+        thread.start()
+        read_all(running, partial(note, times))
+        thread.join()
+        spans = [(b - a, b) for a, b in itertools.pairwise(times)]
+        return (
+            max(s for s, at in spans if 0 <= at - killed[0] < 3.0),
+            statistics.median(s for s, at in spans if at < killed[0]),
+            running.recoveries(),
+        )
 
 
 def many() -> Dataflow:

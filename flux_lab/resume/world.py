@@ -28,6 +28,7 @@ from flux_runtime.resume.messages import (
     Load,
     LogEntry,
     Notice,
+    Owed,
     Snapshot,
     Transfer,
     Void,
@@ -87,6 +88,7 @@ class World:
         log: the controller's.
         links: (from, to) -> frames under way.
         transfers: states under way: copy -> (from, to, snapshot).
+        owed: copies that wait for a state that has not been taken -> the site that has it.
         loads: states that are to come from outside: copy -> (site, instruction).
         notices: site -> what it has reported and the controller has not read.
         dead: crashed sites that the controller does not know of.
@@ -108,6 +110,7 @@ class World:
         self.links: dict[tuple[int, int], list[Frame]] = {}
         self.transfers: dict[Copy, tuple[int, int, Snapshot]] = {}
         self.loads: dict[Copy, tuple[int, Load]] = {}
+        self.owed: dict[Copy, int] = {}
         self.notices: dict[int, list[Notice]] = {}
         self.dead: dict[int, None] = {}
         self.deaf: dict[int, None] = {}
@@ -143,9 +146,9 @@ class World:
 
     def packed(self) -> bytes:
         """The state as bytes, the same for the same state: whatever came first, in one order."""
-        for name in ("links", "notices", "transfers", "loads"):
+        for name in ("links", "notices", "transfers", "loads", "owed"):
             held: dict[Any, Any] = getattr(self, name)
-            setattr(self, name, {key: held[key] for key in sorted(held) if held[key]})
+            setattr(self, name, {key: held[key] for key in sorted(held) if held[key] != []})
         for site in self.sites.values():
             site.tidy()
         buffer = io.BytesIO()
@@ -181,6 +184,7 @@ class World:
             for number, site in self.sites.items()
             if site.position < end and number not in self.deaf
         ]
+        found += [Step("take", here, copy) for copy, here in self.owed.items()]
         found += [Step("state", there, copy) for copy, (_, there, _) in self.transfers.items()]
         found += [Step("load", there, copy) for copy, (there, _) in self.loads.items()]
         if not self.setting.eager:
@@ -226,6 +230,8 @@ class World:
         self.restless[number] = None
         for instruction in instructions:
             match instruction:
+                case Owed(_, copy):
+                    self.owed[copy] = number
                 case Transfer(there, snapshot):
                     if there in self.sites:
                         self.transfers[snapshot.copy] = (number, there, snapshot)
@@ -249,6 +255,11 @@ class World:
                 del self.loads[copy]
         if at in self.busy and self.busy[at][0] not in site.replicas:
             del self.busy[at]
+
+    def _do_take(self, at: int, copy: Copy) -> None:
+        """RS-24: most of the state has gone ahead."""
+        del self.owed[copy]
+        self._event(at, self.sites[at].take_state(copy))
 
     def _do_state(self, at: int, copy: Copy) -> None:
         *_, snapshot = self.transfers.pop(copy)
@@ -389,6 +400,7 @@ class World:
         for copy, (there, _) in list(self.loads.items()):
             if there == at:
                 del self.loads[copy]
+        self.owed = {copy: here for copy, here in self.owed.items() if here != at}
 
     def _do_crash(self, at: int, keep: bool) -> None:
         self._gone(at, keep=keep)

@@ -55,6 +55,7 @@ from flux_runtime.site import (
     ledger,
     moving,
     record,
+    resume_host,
     statistics,
 )
 from flux_runtime.site.client import Client, DataLost, Unreachable
@@ -670,6 +671,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (packing, "PART_BYTES", STATE_PIECE_BYTES),
             (processor_state, "PART_BYTES", STATE_PIECE_BYTES),
             (host, "BASE_MIN_BYTES", 0),
+            (resume_host, "BASE_MIN_BYTES", 0),
             (keeping, "BASE_MIN_BYTES", 0),
             (record, "SLACK_ENTRIES", plan.slack_entries),
             (journal, "FILE_FULL_BYTES", plan.journal_bytes),

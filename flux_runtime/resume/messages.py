@@ -135,6 +135,7 @@ class Snapshot:
         position: of the donor's site in the log.
         done: last batch that is in the state.
         state: of the operator.
+        rest: the state is what is left of one that has gone ahead in parts.
         held: outputs of the last batches up to `done` that some consumer may still want.
         acked: what the donor's site knows of its consumers.
     """
@@ -145,9 +146,22 @@ class Snapshot:
     state: Any
     held: tuple[Sequence[Rows | None], ...]
     acked: tuple[Ack, ...]
+    rest: bool = False
 
 
 # ---- instructions to whoever runs a site
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """A copy that is announced there waits for the state of one here: call `Site.take_state`.
+
+    At once, or when most of the state has gone ahead of it (RS-24).
+    """
+
+    site: int
+    copy: Copy
+    donor: Copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +199,7 @@ class Void:
 
 
 Notice = Installed | Void
-Instruction = Transfer | Load | Installed | Void
+Instruction = Owed | Transfer | Load | Installed | Void
 
 
 class Work(NamedTuple):

@@ -43,7 +43,7 @@ class Replica:
         held: outputs of the last batches, a unit per column; the newest is that of `done`.
         subscribers: consumer copies that receive from this one.
         routes: the same by site; None if it has to be made anew.
-        owed: announced copies that wait for the state until this batch is processed.
+        owed: announced copies that wait for the state -> whether it is to be taken now.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class Replica:
         self.held: deque[Units] = deque()
         self.subscribers: dict[Copy, None] = {}
         self.routes: tuple[Route, ...] | None = None
-        self.owed: dict[Copy, None] = {}
+        self.owed: dict[Copy, bool] = {}
 
     def __getstate__(self) -> tuple[object, ...]:
         """Everything; routes are made anew."""

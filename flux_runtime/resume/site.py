@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterator
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
+from flux_runtime.protocol.dataflow import InParts, Operator
 from flux_runtime.protocol.vocabulary import END, Pair, ProtocolError
 from flux_runtime.resume.flow import Flow, Units
 from flux_runtime.resume.messages import (
@@ -33,6 +34,7 @@ from flux_runtime.resume.messages import (
     LogEntry,
     Lost,
     Notice,
+    Owed,
     Resume,
     Snapshot,
     Start,
@@ -60,6 +62,8 @@ class Site:
         low: stage -> batch up to which all copies of all its consumers are known to be done.
         replicas: the installed copies here.
         standbys: announced copies here that have no state yet -> their donors.
+        donors: every announced copy of a pair but the first ones -> its donor.
+        begun: such a copy -> its operator, where parts of the state have come ahead of the rest.
         early: such a copy -> consumers that already want to receive from it -> after which batch.
         ahead: what came from sites that have read more of the log.
     """
@@ -75,6 +79,8 @@ class Site:
         self.low: dict[int, int] = {}
         self.replicas: dict[Copy, Replica] = {}
         self.standbys: dict[Copy, Copy | None] = {}
+        self.donors: dict[Copy, Copy] = {}
+        self.begun: dict[Copy, Operator] = {}
         self.early: dict[Copy, dict[Copy, int]] = {}
         self.ahead: list[Frame | Snapshot] = []
         self._begin()
@@ -86,6 +92,7 @@ class Site:
         self.acked = {stage: {} for stage in stages}
         self.low = self._lowest(0)
         self.replicas, self.standbys, self.early = {}, {}, {}
+        self.donors = {}
         self._ready: dict[Copy, None] = {}
         self._changed: dict[int, None] = {}
         self._units: dict[int, list[UnitRow]] = defaultdict(list)
@@ -152,6 +159,7 @@ class Site:
         known = self.acked[copy.stage]
         known[copy] = known[donor]  # RS-8, the pin
         self.members[copy.pair][copy] = entry.site
+        self.donors[copy] = donor
         self._forget_views()  # RS-9: its site is told what copies here have done
         if entry.site == self.number:
             self.standbys[copy] = donor
@@ -159,8 +167,8 @@ class Site:
         replica = self.replicas.get(donor)
         if replica is None or self.flow.is_end(copy.stage):
             return []
-        replica.owed[copy] = None
-        return self._snapshots(replica)
+        replica.owed[copy] = False
+        return [Owed(entry.site, copy, donor)]
 
     def _fail(self, copy: Copy) -> list[Instruction]:
         """RS-14 to RS-17: a copy is gone, here or elsewhere."""
@@ -169,7 +177,8 @@ class Site:
             self._changed[copy.stage] = None
         self.replicas.pop(copy, None)  # RS-17
         self.standbys.pop(copy, None)
-        self.early.pop(copy, None)
+        for held in (self.early, self.donors, self.begun):
+            held.pop(copy, None)
         self._ready.pop(copy, None)
         for waiting in self.early.values():
             waiting.pop(copy, None)
@@ -192,25 +201,41 @@ class Site:
 
     # ---- state moves
 
-    def _snapshots(self, replica: Replica) -> list[Instruction]:
+    def take_state(self, copy: Copy, *, rest: bool = False) -> list[Instruction]:
+        """RS-24: from now on the state that a copy waits for may be taken.
+
+        Args:
+            copy: announced elsewhere, with its donor here; nothing happens if it has gone.
+            rest: of the state only what its parts lack, which have gone ahead.
+        """
+        for replica in self.replicas.values():
+            if copy in replica.owed:
+                replica.owed[copy] = True
+                return self._snapshots(replica, rest=rest)
+        return []
+
+    def _snapshots(self, replica: Replica, *, rest: bool = False) -> list[Instruction]:
         """RS-12: between two batches, the state for those that wait for it."""
         if replica.busy or not replica.owed:
             return []
-        waiting, replica.owed = list(replica.owed), {}
+        waiting = [copy for copy, due in replica.owed.items() if due]
         self._settle()
+        self._acks = None
         operator = replica.operator
         assert operator is not None
         consumers = self.flow.read_by[replica.copy.stage]
         out: list[Instruction] = []
         for copy in waiting:
+            del replica.owed[copy]
             self.did("RS-12", f"state of {replica.copy} after {replica.done} for {copy}")
             snapshot = Snapshot(
                 copy=copy,
                 position=self.position,
                 done=replica.done,
-                state=operator.get_state(),
+                state=cast(InParts, operator).rest() if rest else operator.get_state(),
                 held=tuple(replica.held),
                 acked=tuple(Ack(*known) for t in consumers for known in self.acked[t].items()),
+                rest=rest,
             )
             out.append(Transfer(self.members[copy.pair][copy], snapshot))
         return out
@@ -227,7 +252,9 @@ class Site:
         """RS-13: from now on the copy takes part."""
         del self.standbys[copy]
         end = self.flow.is_end(copy.stage)
-        operator = None if end else self.flow.dataflow.operator(copy.pair)
+        operator = self.begun.pop(copy, None)
+        if operator is None and not end:
+            operator = self.flow.dataflow.operator(copy.pair)
         if operator is not None and state is not None:
             operator.install_state(state)
         replica = Replica(copy, operator, len(self.flow.upstream[copy.stage]), done)
@@ -427,7 +454,7 @@ class Site:
                     self._take(row)
                 else:
                     outbox[site].append(row)
-        self.acked[stage][copy] = batch
+        self.acked[stage] |= dict.fromkeys((copy, *replica.owed), batch)  # RS-24
         self._changed[stage] = None
         self._acks = None
         self._batches += 1
@@ -484,10 +511,12 @@ class Site:
             self._settle()
         acks = self._acks
         if acks is None:
-            acks = self._acks = tuple(
-                Ack(copy, replica.done)
-                for copy, replica in self.replicas.items()
-                if copy.stage >= 0
+            working = [(c, r) for c, r in self.replicas.items() if c.stage >= 0]
+            acks = self._acks = (
+                *(Ack(copy, replica.done) for copy, replica in working),
+                *(
+                    Ack(new, replica.done) for _, replica in working for new in replica.owed
+                ),  # RS-24
             )
         audience = self._audience
         if audience is None:

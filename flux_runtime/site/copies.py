@@ -129,6 +129,7 @@ class ReplicaCopy:
 
     replica: Replica
     place: int
+    sends_parts: bool
     dataflow: Dataflow
 
     @property
@@ -156,11 +157,6 @@ class ReplicaCopy:
     def resident(self) -> bool:
         """See `HostedCopy`."""
         return True
-
-    @property
-    def sends_parts(self) -> bool:
-        """See `HostedCopy`."""
-        return False
 
     def state(self) -> Any:
         """See `HostedCopy`."""

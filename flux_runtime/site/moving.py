@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 from flux_runtime.operators.packing import (
@@ -212,22 +213,106 @@ class OnLink:
         return None if state.missing else state
 
 
-class Moving:
-    """The states of a host's segments that leave, and those that arrive.
+class States:
+    """The states of a host's copies that leave, and those that arrive.
+
+    Attributes:
+        states: how many have left.
+        bytes: of them, and of what has left ahead of them.
+    """
+
+    def __init__(self) -> None:
+        self.states = 0
+        self.bytes = 0
+
+    def _send_ahead(
+        self,
+        link: OnLink,
+        name: Node,
+        state: Iterator[Any] | Base,
+        *,
+        wanted: Callable[[], bool],
+        sent: Callable[[], None],
+    ) -> None:
+        """Begin to send what can travel before a state.
+
+        Args:
+            link: to the site of the copy.
+            name: of the copy that waits for it.
+            state: its parts, or what it will refer to.
+            wanted: whether the copy is still there.
+            sent: called when all has left.
+        """
+        messages: Iterable[Any]
+        if isinstance(state, Base):
+            kind, link.sent[name] = Kind.BASE, state
+            messages = (message.written() for message in state.messages)
+        else:
+            kind, link.sent[name] = Kind.PART, Base(None)
+            messages = map(pack, state)
+
+        def frames() -> Iterator[tuple[Kind, list[Part]]]:
+            for message in messages:
+                if not wanted():
+                    link.sent.pop(name, None)
+                    return
+                for piece in pieces(name, len(message), [message]):
+                    yield kind, piece
+                self.bytes += len(message)
+            sent()
+
+        link.leaving.append(frames())
+
+    def _send(self, link: OnLink, name: Node, data: Packed) -> None:
+        """Begin to send a state."""
+        link.leaving.append((Kind.STATE, piece) for piece in pieces(name, data.size, data.parts()))
+        self.states += 1
+        self.bytes += data.size
+
+    def take(self, link: OnLink, kind: Kind, body: memoryview) -> None:
+        """A piece has come.
+
+        Raises:
+            Malformed: it is none, or the state is none of a copy that may be announced here.
+        """
+        if (state := link.gathered(kind, body, self._takes)) is None:
+            return
+        if kind is Kind.BASE:
+            for old in [n for n in link.bases if n.pair == state.node.pair and n != state.node]:
+                del link.bases[old]  # of an attempt that was given up
+            link.bases.setdefault(state.node, []).append(state.data)
+            return
+        try:
+            self._arrived(link, kind, state.node, state.data)
+        except Unreadable as error:
+            raise Malformed(f"the state of {state.node}: {error}") from None
+
+    def _takes(self, name: Node) -> bool:
+        """Whether a state for this copy may come here."""
+        raise NotImplementedError
+
+    def _arrived(self, link: OnLink, kind: Kind, name: Node, data: bytearray) -> None:
+        """A state, or a part of one, is there.
+
+        Raises:
+            Unreadable: it is none.
+        """
+        raise NotImplementedError
+
+
+class Moving(States):
+    """The states of a host's segments.
 
     Args:
         host: hosts the segments.
 
     Attributes:
-        states: how many have left.
-        bytes: of them, and of what has left ahead of them.
         unsent: what waits until its standby's site has connected.
     """
 
     def __init__(self, host: Host) -> None:
+        super().__init__()
         self.host = host
-        self.states = 0
-        self.bytes = 0
         self.unsent: list[tuple[Node, Node, SegmentState]] = []
 
     def ship(self, links: Mapping[int, OnLink]) -> None:
@@ -238,13 +323,14 @@ class Moving:
             link = links.get(host.where.get(standby, host.me))
             if link is None:  # it goes with the state, then
                 host.base_sent(active, standby.life)
-            elif isinstance(state, Iterator):
-                link.sent[standby] = Base(None)
-                link.leaving.append(self._ahead(active, standby, link, Kind.PART, map(pack, state)))
-            else:
-                base = link.sent[standby] = base_of(host.dataflow, state)
-                messages = (message.written() for message in base.messages)
-                link.leaving.append(self._ahead(active, standby, link, Kind.BASE, messages))
+                continue
+            self._send_ahead(
+                link,
+                standby,
+                state if isinstance(state, Iterator) else base_of(host.dataflow, state),
+                wanted=partial(host.where.__contains__, standby),
+                sent=partial(host.base_sent, active, standby.life),
+            )
         moves, host.out.moves = [*self.unsent, *host.out.moves], []
         self.unsent = []
         for move in moves:
@@ -255,49 +341,18 @@ class Moving:
                 whole = host.whole(active, state) if sent is None else state
                 if whole is None:
                     continue
-                data = pack_state(host.dataflow, whole, sent)
-                link.leaving.append(
-                    (Kind.STATE, piece) for piece in pieces(standby, data.size, data.parts())
-                )
-                self.states += 1
-                self.bytes += data.size
+                self._send(link, standby, pack_state(host.dataflow, whole, sent))
             elif host.where.get(standby) in host.peers:
                 self.unsent.append(move)  # it is in the view, and has not connected yet
                 continue
             host.moved(active, state.version)
 
-    def _ahead(
-        self, active: Node, standby: Node, link: OnLink, kind: Kind, messages: Iterable[Part]
-    ) -> Iterator[tuple[Kind, list[Part]]]:
-        """The messages that travel before a state, as long as somebody waits for it."""
-        for message in messages:
-            if self.host.where.get(standby) is None:
-                link.sent.pop(standby, None)
-                return
-            for piece in pieces(standby, len(message), [message]):
-                yield kind, piece
-            self.bytes += len(message)
-        self.host.base_sent(active, standby.life)
+    def _takes(self, name: Node) -> bool:
+        return self.host.takes_state(name)
 
-    def take(self, link: OnLink, kind: Kind, body: memoryview) -> None:
-        """A piece has come.
-
-        Raises:
-            Malformed: it is none, or the state is none of a standby here.
-        """
-        if (state := link.gathered(kind, body, self.host.takes_state)) is not None:
-            try:
-                self._whole(link, kind, state.node, state.data)
-            except Unreadable as error:
-                raise Malformed(f"the state of {state.node}: {error}") from None
-
-    def _whole(self, link: OnLink, kind: Kind, node: Node, data: bytearray) -> None:
-        if kind is Kind.BASE:
-            for old in [n for n in link.bases if n.pair == node.pair and n != node]:
-                del link.bases[old]  # of an attempt that was given up
-            link.bases.setdefault(node, []).append(data)
-        elif kind is Kind.PART:
-            self.host.install_part(node, unpack(data))
+    def _arrived(self, link: OnLink, kind: Kind, name: Node, data: bytearray) -> None:
+        if kind is Kind.PART:
+            self.host.install_part(name, unpack(data))
         else:
-            base = link.bases.pop(node, [])
-            self.host.install(node, unpack_state(self.host.dataflow, node, data, base))
+            base = link.bases.pop(name, [])
+            self.host.install(name, unpack_state(self.host.dataflow, name, data, base))

@@ -16,9 +16,11 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
-from flux_runtime.operators.packing import Classes, Packed, Unreadable, unpack
+from flux_runtime.operators.packing import Base, Classes, Packed, Unreadable, unpack
+from flux_runtime.protocol.dataflow import InParts, Operator
 from flux_runtime.protocol.messages import Rows
 from flux_runtime.protocol.vocabulary import END, INGRESS, Node, Pair
 from flux_runtime.resume.flow import Flow
@@ -30,6 +32,7 @@ from flux_runtime.resume.messages import (
     Load,
     LogEntry,
     Notice,
+    Owed,
     Resume,
     Snapshot,
     Start,
@@ -42,9 +45,9 @@ from flux_runtime.resume.site import Site
 from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.collector import Collector, HeldResults
 from flux_runtime.site.copies import ReplicaCopy, name_of
-from flux_runtime.site.host import LEADER
+from flux_runtime.site.host import BASE_MIN_BYTES, LEADER
 from flux_runtime.site.host import Load as Loaded
-from flux_runtime.site.moving import OnLink, pieces
+from flux_runtime.site.moving import OnLink, States
 from flux_runtime.site.together import Part, Shared
 from flux_runtime.site.units import POSITION_MAX, put_units, take_units
 from flux_runtime.site.wire import Bundles, Kind, Malformed
@@ -73,7 +76,8 @@ class ResumeHost:
         notices: for the controller.
         outbox: frames for other sites.
         ahead: frames of other sites that have read more of the log.
-        transfers: states that are to leave.
+        leaving: states that are to leave, and those of which most is to leave before.
+        reading: copy that waits for a state -> the operator, and the parts that are read of it.
     """
 
     def __init__(
@@ -98,7 +102,8 @@ class ResumeHost:
         self.notices: list[Notice] = []
         self.outbox: dict[int, list[Frame]] = {}
         self.ahead: dict[int, deque[Frame]] = {}
-        self.transfers: list[Transfer] = []
+        self.leaving: list[Owed | Transfer] = []
+        self.reading: dict[Copy, tuple[Operator, Iterator[Any] | None]] = {}
 
     # ---- membership and the log
 
@@ -162,6 +167,8 @@ class ResumeHost:
             self.loads.pop(copy, None)
             if isinstance(operator := before[copy].operator, Part):
                 operator.leave()
+        for copy in [c for c in self.reading if c not in self.site.members[c.pair]]:
+            del self.reading[copy]
         for sender, frames in self.ahead.items():
             while frames and frames[0].position <= self.position:
                 self._read(sender, frames.popleft())
@@ -169,14 +176,27 @@ class ResumeHost:
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
+                case Owed(_, copy, donor):
+                    operator = self.site.replicas[donor].operator
+                    assert operator is not None
+                    if operator.state_size() >= BASE_MIN_BYTES:
+                        self.leaving.append(instruction)
+                    else:
+                        self._carry_out(self.site.take_state(copy))
                 case Transfer():
-                    self.transfers.append(instruction)
+                    self.leaving.append(instruction)
                 case Load(copy, at) if copy.stage == INGRESS:
                     self.unfed = copy
                 case Load(copy, at):
                     self._carry_out(self.site.load(copy, at))
                 case notice:
                     self.notices.append(notice)
+
+    def gone_ahead(self, copy: Copy) -> None:
+        """RS-24: all that can travel before the state of a copy is on its way."""
+        operator, parts = self.reading.pop(copy, (None, None))
+        rest = parts is not None and isinstance(operator, InParts) and operator.reads(parts)
+        self._carry_out(self.site.take_state(copy, rest=rest))
 
     def take_notices(self) -> tuple[Notice, ...]:
         """Reports of copies since the last time."""
@@ -217,17 +237,22 @@ class ResumeHost:
 
     def _read(self, sender: int, frame: Frame) -> None:
         """Read what is the sender's to say."""
-        members = self.site.members
         self._carry_out(
             self.site.receive(
                 Frame(
                     frame.position,
                     tuple(row for sent in frame.units for row in self._admitted(sender, sent)),
-                    tuple(a for a in frame.acks if members[a.copy.pair].get(a.copy) == sender),
+                    tuple(ack for ack in frame.acks if self._answers_for(sender, ack.copy)),
                     tuple(r for r in frame.resumes if self._asks(sender, r)),
                 )
             )
         )
+
+    def _answers_for(self, sender: int, copy: Copy) -> bool:
+        """RS-24: for a copy there, or one that waits for the state of a copy there."""
+        members = self.site.members[copy.pair]
+        donor = self.site.donors.get(copy, copy)
+        return copy in members and sender in (members[copy], members.get(donor))
 
     def _asks(self, sender: int, resume: Resume) -> bool:
         return self.site.members[resume.consumer.pair].get(resume.consumer) == sender
@@ -362,7 +387,9 @@ class ResumeHost:
         for copy, replica in self.site.replicas.items():
             if copy.stage != INGRESS:
                 place = [*self.site.members[copy.pair]].index(copy)
-                yield ReplicaCopy(replica, min(place, 1), self.dataflow)
+                read = [operator for operator, parts in self.reading.values() if parts is not None]
+                sends = any(operator is replica.operator for operator in read)
+                yield ReplicaCopy(replica, min(place, 1), sends, self.dataflow)
 
     def counts(self) -> dict[Node, Loaded]:
         """The work of every copy so far."""
@@ -378,64 +405,87 @@ class ResumeHost:
         return sum(copy.buffered() for copy in self.copies())
 
 
-class Snapshots:
-    """The states of a host's copies that leave, and those that arrive.
+class Snapshots(States):
+    """The states of a host's copies.
 
     Args:
         host: hosts the copies.
     """
 
     def __init__(self, host: ResumeHost) -> None:
+        super().__init__()
         self.host = host
-        self.states = 0
-        self.bytes = 0
 
     def ship(self, links: Mapping[int, OnLink]) -> None:
-        """RS-12: begin to send what the host has to send, over the links to other sites."""
-        transfers, self.host.transfers = self.host.transfers, []
-        for transfer in transfers:
-            copy = transfer.snapshot.copy
-            link = links.get(transfer.site)
+        """RS-12, RS-24: begin to send what the host has to send, over the links to other sites."""
+        host = self.host
+        leaving, host.leaving = host.leaving, []
+        for state in leaving:
+            link = links.get(state.site)
             if link is not None:
-                data = Packed(transfer.snapshot, classes=SNAPSHOT)
-                name = name_of(copy)
-                link.leaving.append(
-                    (Kind.STATE, piece) for piece in pieces(name, data.size, data.parts())
-                )
-                self.states += 1
-                self.bytes += data.size
-            elif transfer.site in self.host.sites:
-                self.host.transfers.append(transfer)  # it has not connected yet
+                self._ship(link, state)
+            elif state.site in host.sites:
+                host.leaving.append(state)  # it has not connected yet
 
-    def take(self, link: OnLink, kind: Kind, body: memoryview) -> None:
-        """A piece has come.
-
-        Raises:
-            Malformed: it is none, or the state is none of a copy that may be announced here.
-        """
-        if kind is not Kind.STATE:
-            raise Malformed(f"unexpected {kind.name}")
-        if (state := link.gathered(kind, body, self._takes)) is None:
+    def _ship(self, link: OnLink, state: Owed | Transfer) -> None:
+        if isinstance(state, Transfer):
+            name = name_of(state.snapshot.copy)
+            base = link.sent.pop(name, None)
+            if state.snapshot.rest and base is None:
+                return  # its parts went over a connection that is lost, as one of its ends is
+            self._send(link, name, Packed(state.snapshot, classes=SNAPSHOT, base=base))
             return
-        copy = Copy(state.node.stage, state.node.part, state.node.life)
-        try:
-            snapshot = unpack(state.data, classes=SNAPSHOT)
-        except Unreadable as error:
-            raise Malformed(f"the state of {copy}: {error}") from None
-        site = self.host.site
-        why = self._flaw(copy, snapshot)
-        waiting = (sent for sent in site.ahead if isinstance(sent, Snapshot))
-        if not why and any(sent.copy.pair == copy.pair for sent in waiting):
-            why = "another of its pair waits for the log"
-        if why:
-            raise Malformed(f"the state of {copy}: {why}")
-        self.host._carry_out(site.receive(snapshot))
+        copy, site = state.copy, self.host.site
+        replica = site.replicas.get(state.donor)
+        if replica is None or replica.operator is None:
+            return  # it has failed
+        operator = replica.operator
+        parts = operator.parts() if isinstance(operator, InParts) else None
+        self.host.reading[copy] = operator, parts
+        self._send_ahead(
+            link,
+            name_of(copy),
+            Base(operator.get_state(), classes=SNAPSHOT) if parts is None else parts,
+            wanted=lambda: copy in site.members[copy.pair],
+            sent=partial(self.host.gone_ahead, copy),
+        )
 
     def _takes(self, name: Node) -> bool:
         """Whether this may be a copy that is announced here, as far as this site has read."""
         copy = Copy(name.stage, name.part, name.life)
         here = self.host.site.members.get(copy.pair, {}).get(copy, self.host.me)
         return copy.pair in self.host.flow.segments() and here == self.host.me
+
+    def _arrived(self, link: OnLink, kind: Kind, name: Node, data: bytearray) -> None:
+        site = self.host.site
+        copy = Copy(name.stage, name.part, name.life)
+        if kind is Kind.PART:
+            self._begun(copy).install_part(unpack(data))
+            return
+        snapshot = unpack(data, classes=SNAPSHOT, base=link.bases.pop(name, []))
+        why = self._flaw(copy, snapshot)
+        waiting = (sent for sent in site.ahead if isinstance(sent, Snapshot))
+        if not why and any(sent.copy.pair == copy.pair for sent in waiting):
+            why = "another of its pair waits for the log"
+        if why:
+            raise Unreadable(why)
+        if snapshot.rest:
+            self._begun(copy)  # it may have no parts
+        else:
+            site.begun.pop(copy, None)
+        self.host._carry_out(site.receive(snapshot))
+
+    def _begun(self, copy: Copy) -> InParts:
+        """The operator of a copy that is announced here, or will be, whose state comes in parts."""
+        begun = self.host.site.begun
+        if copy not in begun:
+            for old in [known for known in begun if known.pair == copy.pair]:
+                del begun[old]  # a site has one copy of a pair at most
+            begun[copy] = self.host.dataflow.operator(copy.pair)
+        operator = begun[copy]
+        if not isinstance(operator, InParts):
+            raise Unreadable("a part of a state that has none")
+        return operator
 
     def _flaw(self, copy: Copy, snapshot: Any) -> str:
         """Why this is no state of such a copy; empty: it is one."""

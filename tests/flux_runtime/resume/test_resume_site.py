@@ -18,6 +18,7 @@ from flux_runtime.resume.messages import (
     Load,
     LogEntry,
     Lost,
+    Owed,
     Resume,
     Snapshot,
     Start,
@@ -142,7 +143,8 @@ def test_rs_12_a_snapshot_is_taken_between_two_batches() -> None:
     two.receive(Frame(1, (UnitRow(0, 0, 1, (0,), (row(1),)),)))
     work = two.next_input()
     assert work is not None
-    assert two.log(Avail(A3, 3, A2)) == []
+    assert two.log(Avail(A3, 3, A2)) == [Owed(3, A3, A2)]
+    assert two.take_state(A3) == []
     (transfer,) = two.produced(A2, (row(1),))
     assert isinstance(transfer, Transfer)
     assert (transfer.site, transfer.snapshot.done) == (3, 1)

@@ -29,7 +29,7 @@ from flux_runtime.resume.messages import (
 )
 from flux_runtime.resume.replica import Replica
 from flux_runtime.resume.site import Site
-from flux_runtime.site import codec, moving
+from flux_runtime.site import codec, moving, resume_host
 from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.collector import collected
 from flux_runtime.site.host import LEADER
@@ -172,7 +172,7 @@ class Cluster:
                 for kind, body in frames(memoryview(bundle)[LENGTH.size :]):
                     if kind is Kind.SCHEMA:
                         receiver.decoder.schema(body)
-                    elif kind is Kind.STATE:
+                    elif kind in (Kind.STATE, Kind.BASE, Kind.PART):
                         self.states[there].take(receiver.states, kind, body)
                     else:
                         self.hosts[there].take(here, kind, body, receiver.decoder)
@@ -264,6 +264,7 @@ class Cluster:
 def judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """States take several pieces; every copy makes the units of a run of one copy alone."""
     monkeypatch.setattr(moving, "STATE_PIECE_BYTES", 300)
+    monkeypatch.setattr(resume_host, "BASE_MIN_BYTES", 0)
     finish = Replica.finish
     Running.cluster = None
 
@@ -468,7 +469,7 @@ def test_a_state_with_a_flaw_is_refused(flaw: dict[str, Any]) -> None:
     name = Node(0, 0, 0, NEWCOMER.number)
     snapshots = Snapshots(host)
     data = pack(dataclasses.replace(STATE, **flaw), classes=SNAPSHOT)
-    with pytest.raises(Malformed, match="the state of A0'9"):
+    with pytest.raises(Malformed, match="the state of A0p'9"):
         snapshots.take(OnLink(), Kind.STATE, memoryview(codec.STATE.pack(*name, len(data)) + data))
     whole = pack(STATE, classes=SNAPSHOT)
     snapshots.take(OnLink(), Kind.STATE, memoryview(codec.STATE.pack(*name, len(whole)) + whole))
