@@ -555,22 +555,6 @@ MISTAKES: Final = (
         "leaders, resume",
     ),
     Mistake(
-        "what has changed since its part was read does not travel",
-        ResumeHost,
-        "gone_ahead",
-        "operator.reads(parts)",
-        "True",
-        "large states, resume",
-    ),
-    Mistake(
-        "nobody answers for a copy whose state goes ahead",
-        ResumeHost,
-        "_answers_for",
-        "sender in (members[copy], members.get(donor))",
-        "sender == members[copy]",
-        "large states, resume",
-    ),
-    Mistake(
         "a state is kept a batch too early",
         keeping.Keeping,
         "look",

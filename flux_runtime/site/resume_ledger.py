@@ -37,7 +37,7 @@ class PlacingController(Controller):
 
     Attributes:
         lost: pairs without copies.
-        failures: how many copies have failed or ended.
+        failures: how many copies have failed or moved; a move counts from its beginning.
     """
 
     def __init__(
@@ -75,6 +75,10 @@ class PlacingController(Controller):
     def _plan(self) -> None:
         if not self.lost:
             super()._plan()
+
+    def _superfluous(self, working: Sequence[Copy]) -> Copy:
+        self.failures -= 1  # a move ends, which has been counted
+        return super()._superfluous(working)
 
     def _place(self, taken: Iterable[int]) -> int | None:
         taken = [*taken]
@@ -157,6 +161,7 @@ class PlacingController(Controller):
 
     def move_copy(self, pair: Pair, c: int, site: int) -> None:
         """RS-19: have a copy move that may."""
+        self.failures += 1
         self.move([*self.members[pair]][c], site)
 
 

@@ -18,6 +18,7 @@ from flux_runtime.resume.controller import Controller
 from flux_runtime.resume.flow import Flow, Units
 from flux_runtime.resume.messages import (
     Ack,
+    Avail,
     Copy,
     Frame,
     LogEntry,
@@ -379,7 +380,7 @@ def told_once(self: Site) -> list[Notice]:
         (ResumeHost, "_read", at_once, Attacked, 0),
         (ResumeHost, "reconnect", silent, Cluster, 6),
         (ResumeHost, "begin", too_late, Cluster, 0),
-        (Partitioned, "process_parts", swapped, Cluster, 2),
+        (Partitioned, "process_parts", swapped, Cluster, 11),
         (Part, "leave", lambda _: None, Cluster, 17),
         (Site, "standing", told_once, Cluster, 7),
     ],
@@ -437,6 +438,14 @@ def test_frames_from_far_ahead_of_the_log_are_refused() -> None:
         sent(host, 1, Frame(2))
     with pytest.raises(Malformed, match="ahead of the log"):
         sent(host, 1, Frame(2))
+
+
+def test_rs_24_the_site_of_the_donor_answers_for_a_copy_until_it_has_its_state() -> None:
+    host, copy = begun(0), Copy(1, 1, 9)
+    host.extend(Avail(copy, 2, Copy(1, 1, 5)))
+    for sender, done in ((3, 1), (1, 2), (2, 3)):
+        sent(host, sender, Frame(2, acks=(Ack(copy, done),)))
+        assert host.site.acked[1][copy] == (0 if sender == 3 else done)
 
 
 NEWCOMER = Copy(0, 0, 9)

@@ -85,6 +85,8 @@ def test_who_begins_with_what_is_kept_comes_to_the_same(
         before = ledger.position
         for each in (ledger, *followers):
             each.apply(happened)
+        assert ledger.controller is not None
+        assert ledger.controller.failures >= ledger.moves
         for entry, _ in ledger.entries[before - ledger.base :]:
             host.extend(entry)  # type: ignore[arg-type]
         assert members(ledger) == (host.position, host.site.members)
