@@ -127,14 +127,6 @@ class Sites:
         self._restarts: list[float] = []
         self._started = 0
         self._whys: Queue[str] = Queue()
-        self._task = SiteTask(
-            components=components,
-            app=app,
-            zookeeper=zookeeper,
-            key=str(folder / "key"),
-            seats=str(folder / "seats"),
-            memory_bytes=memory_bytes,
-        )
         key, address = JobKey.fresh(), own_address(zookeeper.hosts)
         common: dict[str, Any] = {
             "key": key,
@@ -144,6 +136,15 @@ class Sites:
             "bind": address,
         }
         self.config = Config(**common)
+        self._task = SiteTask(
+            components=components,
+            app=app,
+            zookeeper=zookeeper,
+            key=str(folder / "key"),
+            seats=str(folder / "seats"),
+            resume=self.config.resume,
+            memory_bytes=memory_bytes,
+        )
         self._controller = ControllerConfig(
             **common,
             sites=count,
