@@ -148,7 +148,7 @@ def resume(
     while busy or fed < batches:
         busy = False
         due = batches if saturated else min(batches, fed + 1)
-        while fed < due and sites[0].wants_input(ingress):
+        while fed < due and sites[0].has_room(ingress):
             sites[0].produced(ingress, flow.split(-1, source[fed]))
             fed += 1
             if fed == WARM + 1:

@@ -339,7 +339,7 @@ class World:
         for copy, replica in site.replicas.items():
             if copy.stage == INGRESS and copy.number == self.fences[INGRESS]:
                 more = replica.done < len(self.setting.batches)
-                return copy if more and site.wants_input(copy) else None
+                return copy if more and site.has_room(copy) else None
         return None
 
     def _do_feed(self, at: int, _: None) -> None:

@@ -577,6 +577,10 @@ class ObservedWorker(Worker):
         self.state.validate()
         if self.state.laid_out and self.state.position != self.host.position:
             raise ViolationError(f"site {self.host.me} has not extended its log")
+        if self.storage is not None:
+            gone = {name for name, _ in self.storage.sizes} - {c.name for c in self.host.copies()}
+            if gone:
+                raise ViolationError(f"site {self.host.me} has states of {gone} on disk")
 
 
 def begun(made: Callable[[], Dataflow], folder: Path) -> Dataflow:

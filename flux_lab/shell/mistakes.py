@@ -35,6 +35,7 @@ from flux_runtime.site import (
 )
 from flux_runtime.site.client import Client
 from flux_runtime.site.client_service import ClientService
+from flux_runtime.site.copies import ReplicaCopy
 from flux_runtime.site.feeder import Feeder
 from flux_runtime.site.finding import ZooKeeperFinder
 from flux_runtime.site.host import Host
@@ -553,6 +554,30 @@ MISTAKES: Final = (
         "layout.ingress",
         "1",
         "leaders, resume",
+    ),
+    Mistake(
+        "a state that was on disk is not read in",
+        ReplicaCopy,
+        "activate",
+        "operator.install_state(disk.get_state())",
+        "pass",
+        "spilling, resume",
+    ),
+    Mistake(
+        "the state of a copy that is gone stays on disk",
+        ResumeHost,
+        "extend",
+        "Part | OnDisk",
+        "Part",
+        "spilling, resume",
+    ),
+    Mistake(
+        "a state leaves memory while its parts travel",
+        ReplicaCopy,
+        "evict",
+        " and not self.sends_parts",
+        "",
+        "large states on disk, resume",
     ),
     Mistake(
         "a state is kept a batch too early",

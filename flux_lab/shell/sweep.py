@@ -117,14 +117,16 @@ PAPERS: Final = {
         plan={"remembering": True, "batches": 16, "rows": 8},
     ),
     "spilling": Setting(plan={"memory_bytes": 2 * PAGE_BYTES, "late_sites": 1, "batches": 16}),
+    "large states on disk": Setting(
+        kinds={"copy moved": 2.0, "site killed": 1.0, "link slow": 2.0, **LEADERS},
+        faults={"count": 12, "among_input": True},
+        plan={"memory_bytes": 2 * PAGE_BYTES, "remembering": True, "batches": 16, "rows": 8},
+    ),
 }
 """Regions by name: everything that is drawn, and those where some things happen more often."""
-NOT_RESUMED: Final = ("spilling",)
-"""What the resume protocol cannot do yet."""
 SETTINGS: Final = PAPERS | {
     f"{name}, resume": replace(setting, plan={**setting.plan, "resume": True})
     for name, setting in PAPERS.items()
-    if name not in NOT_RESUMED
 }
 """The regions, and those of jobs that run the resume protocol."""
 

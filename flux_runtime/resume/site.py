@@ -413,9 +413,9 @@ class Site:
 
     # ---- batches
 
-    def wants_input(self, ingress: Copy) -> bool:
-        """Whether the ingress here may be fed its next batch, by `produced`."""
-        replica = self.replicas.get(ingress)
+    def has_room(self, copy: Copy) -> bool:
+        """RS-1: whether consumers are near enough for the next batch of a copy that works here."""
+        replica = self.replicas.get(copy)
         return replica is not None and self._room(replica)
 
     def _room(self, replica: Replica) -> bool:

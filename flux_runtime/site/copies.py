@@ -7,13 +7,15 @@ Both protocols have them: `SegmentCopy` is that of the papers' protocol, `Replic
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, cast
 
-from flux_runtime.protocol.dataflow import Dataflow, Operator
+from flux_runtime.protocol.dataflow import Operator
 from flux_runtime.protocol.segment import Segment
+from flux_runtime.protocol.spill import Storage
 from flux_runtime.protocol.vocabulary import Node, Status
 from flux_runtime.resume.messages import Copy
 from flux_runtime.resume.replica import Replica
+from flux_runtime.resume.site import Site
 
 
 class HostedCopy(Protocol):
@@ -28,7 +30,7 @@ class HostedCopy(Protocol):
         """Its place among the copies of its pair: 0 or 1."""
     @property
     def operator(self) -> Operator:
-        """The operator; in its initial state while the state is on disk."""
+        """The operator; another one while the state is on disk."""
     @property
     def works(self) -> bool:
         """Whether it has its state."""
@@ -41,7 +43,19 @@ class HostedCopy(Protocol):
     @property
     def sends_parts(self) -> bool:
         """Whether another copy is being sent the parts of its state."""
+    @property
+    def waiting(self) -> bool:
+        """Whether a batch waits for the state to be in memory, or to be processed."""
     # fmt: on
+
+    def can_work(self) -> bool:
+        """Whether it could go on, if its state is in memory."""
+
+    def evict(self) -> None:
+        """SP-2: write the state out, unless it moves just now."""
+
+    def activate(self) -> None:
+        """SP-4, SP-5: read the state in."""
 
     def state(self) -> Any:
         """The operator's state, wherever it is."""
@@ -102,6 +116,23 @@ class SegmentCopy:
         segment = self.segment
         return segment.standby is not None and segment.in_parts == segment.standby.life
 
+    @property
+    def waiting(self) -> bool:
+        """See `HostedCopy`."""
+        return self.segment.back.waiting
+
+    def can_work(self) -> bool:
+        """See `HostedCopy`."""
+        return self.segment.can_work()
+
+    def evict(self) -> None:
+        """See `HostedCopy`."""
+        self.segment.evict()
+
+    def activate(self) -> None:
+        """See `HostedCopy`."""
+        self.segment.activate()
+
     def state(self) -> Any:
         """See `HostedCopy`."""
         return self.segment.back.snapshot()[0]
@@ -123,19 +154,57 @@ class SegmentCopy:
         return sum(len(outlet.buffer) for outlet in self.segment.producer.outlets)
 
 
+class OnDisk:
+    """The state of an operator on disk, in the place of the operator: it can process nothing.
+
+    Args:
+        storage: the site's disk.
+        name: of the copy.
+        state: of its operator.
+    """
+
+    full: Final = True
+
+    def __init__(self, storage: Storage, name: Node, state: Any) -> None:
+        self._storage = storage
+        self._name = name
+        self._size = storage.write(name, 0, state)
+
+    def get_state(self) -> Any:
+        """The state, which stays on disk."""
+        return self._storage.read(self._name, 0)
+
+    def state_size(self) -> int:
+        """Bytes of it."""
+        return self._size
+
+    def leave(self) -> None:
+        """The state is not needed there any more."""
+        self._storage.drop(self._name, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaCopy:
-    """A replica; the first batch of the source is number 0, that of the protocol 1."""
+    """A replica; the first batch of the source is number 0, that of the protocol 1.
+
+    Of a copy on disk neither input nor output is: there is never more than `window` batches.
+    """
 
     replica: Replica
-    place: int
+    site: Site
     sends_parts: bool
-    dataflow: Dataflow
+    storage: Storage | None
 
     @property
     def name(self) -> Node:
         """See `HostedCopy`."""
         return name_of(self.replica.copy)
+
+    @property
+    def place(self) -> int:
+        """See `HostedCopy`."""
+        copy = self.replica.copy
+        return min([*self.site.members[copy.pair]].index(copy), 1)
 
     @property
     def operator(self) -> Operator:
@@ -156,7 +225,30 @@ class ReplicaCopy:
     @property
     def resident(self) -> bool:
         """See `HostedCopy`."""
-        return True
+        return not isinstance(self.replica.operator, OnDisk)
+
+    @property
+    def waiting(self) -> bool:
+        """See `HostedCopy`."""
+        return self.replica.ready()
+
+    def can_work(self) -> bool:
+        """See `HostedCopy`."""
+        return self.site.has_room(self.replica.copy)
+
+    def evict(self) -> None:
+        """See `HostedCopy`."""
+        if self.resident and not self.sends_parts:
+            assert self.storage is not None
+            self.replica.operator = cast(Operator, OnDisk(self.storage, self.name, self.state()))
+
+    def activate(self) -> None:
+        """See `HostedCopy`."""
+        if isinstance(disk := self.replica.operator, OnDisk):
+            operator = self.site.flow.dataflow.operator(self.replica.copy.pair)
+            operator.install_state(disk.get_state())
+            disk.leave()
+            self.replica.operator = operator
 
     def state(self) -> Any:
         """See `HostedCopy`."""
@@ -168,7 +260,7 @@ class ReplicaCopy:
 
     def waiting_size(self) -> int:
         """See `HostedCopy`."""
-        size = self.dataflow.rows_size
+        size = self.site.flow.dataflow.rows_size
         waiting = (unit for row in self.replica.rows.values() for unit in row[:-1])
         return sum(int(size(unit)) for unit in waiting if unit is not None)
 

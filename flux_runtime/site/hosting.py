@@ -25,6 +25,7 @@ class AnyHost(Protocol):
     """A host as whoever runs it sees it; `Host` and `ResumeHost` say what each does."""
 
     dataflow: Dataflow
+    storage: Storage | None
 
     # fmt: off
     @property
@@ -70,16 +71,10 @@ def flow_of(dataflow: Dataflow) -> Flow:
 
 
 def hosted(config: Config, dataflow: Dataflow, me: int, storage: Storage | None = None) -> AnyHost:
-    """The host that a process is told to have.
-
-    Raises:
-        ValueError: the resume protocol cannot do yet what is asked for.
-    """
-    if not config.resume:
-        return Host(dataflow, me, credits=config.credits, storage=storage)
-    if storage is not None:
-        raise ValueError("under the resume protocol no partition leaves memory yet")
-    return ResumeHost(flow_of(dataflow), me)
+    """The host that a process is told to have."""
+    if config.resume:
+        return ResumeHost(flow_of(dataflow), me, storage=storage)
+    return Host(dataflow, me, credits=config.credits, storage=storage)
 
 
 def states_of(host: AnyHost) -> Moving | Snapshots:

@@ -22,6 +22,7 @@ from typing import Any, Final
 from flux_runtime.operators.packing import Base, Classes, Packed, Unreadable, unpack
 from flux_runtime.protocol.dataflow import InParts, Operator
 from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.spill import Storage
 from flux_runtime.protocol.vocabulary import END, INGRESS, Node, Pair
 from flux_runtime.resume.flow import Flow
 from flux_runtime.resume.messages import (
@@ -44,7 +45,7 @@ from flux_runtime.resume.replica import Replica
 from flux_runtime.resume.site import Site
 from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.collector import Collector, HeldResults
-from flux_runtime.site.copies import ReplicaCopy, name_of
+from flux_runtime.site.copies import OnDisk, ReplicaCopy, name_of
 from flux_runtime.site.host import BASE_MIN_BYTES, LEADER
 from flux_runtime.site.host import Load as Loaded
 from flux_runtime.site.moving import OnLink, States
@@ -63,6 +64,7 @@ class ResumeHost:
     Args:
         flow: what runs, on all sites; it collects.
         me: this site's number.
+        storage: where partitions spill to.
         clock: seconds that turns are limited by.
         cpu: seconds of processor time, for statistics only.
 
@@ -85,11 +87,13 @@ class ResumeHost:
         flow: Flow,
         me: int,
         *,
+        storage: Storage | None = None,
         clock: Callable[[], float] = time.perf_counter,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
         self.flow = flow
         self.dataflow = flow.dataflow
+        self.storage = storage
         self.clock = clock
         self.cpu = cpu
         self.loads: dict[Copy, Loaded] = {}
@@ -165,7 +169,7 @@ class ResumeHost:
         self._carry_out(self.site.log(entry))
         for copy in before.keys() - self.site.replicas.keys():
             self.loads.pop(copy, None)
-            if isinstance(operator := before[copy].operator, Part):
+            if isinstance(operator := before[copy].operator, Part | OnDisk):
                 operator.leave()
         for copy in [c for c in self.reading if c not in self.site.members[c.pair]]:
             del self.reading[copy]
@@ -179,10 +183,10 @@ class ResumeHost:
                 case Owed(_, copy, donor):
                     operator = self.site.replicas[donor].operator
                     assert operator is not None
-                    if operator.state_size() >= BASE_MIN_BYTES:
-                        self.leaving.append(instruction)
-                    else:
+                    if isinstance(operator, OnDisk) or operator.state_size() < BASE_MIN_BYTES:
                         self._carry_out(self.site.take_state(copy))
+                    else:
+                        self.leaving.append(instruction)
                 case Transfer():
                     self.leaving.append(instruction)
                 case Load(copy, at) if copy.stage == INGRESS:
@@ -216,7 +220,8 @@ class ResumeHost:
         """The window limits what is sent to these sites, too."""
 
     def touch_all(self) -> None:
-        """Every turn looks at all copies."""
+        """Something has changed that may concern every copy: a turn looks at all of them."""
+        self.busy = True
 
     def take(self, site: int, kind: Kind, body: memoryview, decoder: RowsDecoder) -> None:
         """Take what another site has written.
@@ -358,7 +363,7 @@ class ResumeHost:
     @property
     def wants_input(self) -> bool:
         """Whether the next batch may be fed."""
-        return self.ingress is not None and self.site.wants_input(self.ingress.copy)
+        return self.ingress is not None and self.site.has_room(self.ingress.copy)
 
     def feed(self, rows: Rows) -> None:
         """Hand the next batch to the ingress, which wants it."""
@@ -384,12 +389,11 @@ class ResumeHost:
 
     def copies(self) -> Iterator[ReplicaCopy]:
         """The copies here that work, without the ingress."""
+        read = [operator for operator, parts in self.reading.values() if parts is not None]
         for copy, replica in self.site.replicas.items():
             if copy.stage != INGRESS:
-                place = [*self.site.members[copy.pair]].index(copy)
-                read = [operator for operator, parts in self.reading.values() if parts is not None]
                 sends = any(operator is replica.operator for operator in read)
-                yield ReplicaCopy(replica, min(place, 1), sends, self.dataflow)
+                yield ReplicaCopy(replica, self.site, sends, self.storage)
 
     def counts(self) -> dict[Node, Loaded]:
         """The work of every copy so far."""

@@ -1,8 +1,8 @@
 """A site whose memory is too small for all its partitions: they take turns (SP-1 to SP-6), on disk.
 
-`Spill` decides, the segments write and read. The front of a partition on disk goes on receiving and
-acknowledging. The collector always stays in memory: readers look into it, and `held_max_bytes`
-limits it. An access takes place between two turns, and nothing else happens on the site meanwhile.
+`Spill` decides, the copies write and read. A copy whose state is on disk goes on receiving. The
+collector always stays in memory: readers look into it, and `held_max_bytes` limits it. An access
+takes place between two turns, and nothing else happens on the site meanwhile.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any, BinaryIO, Final
 
 from flux_runtime.operators.packing import Classes, pack, unpack
 from flux_runtime.protocol.back import Unit
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.spill import PagePool, Spill, SpillAction, WriteOut
-from flux_runtime.protocol.vocabulary import Node, Status
+from flux_runtime.protocol.vocabulary import Node
 from flux_runtime.site.config import SpillTo
 from flux_runtime.site.control_messages import SpillReport
-from flux_runtime.site.host import Host
+from flux_runtime.site.copies import HostedCopy
+from flux_runtime.site.hosting import AnyHost
 
 RUNS: Final = Classes((Unit,), {})
 
@@ -201,7 +201,7 @@ class Spilling:
 
     def __init__(
         self,
-        host: Host,
+        host: AnyHost,
         to: SpillTo,
         *,
         excluded: int,
@@ -252,15 +252,15 @@ class Spilling:
 
     def _look(self, now: float) -> None:
         spill = self.spill
-        here = {n: s for n, s in self.host.segments() if self._takes_part(n, s)}
+        here = {copy.name: copy for copy in self.host.copies() if self._takes_part(copy)}
         for part in [part for part in spill.sizes if part not in here]:
             spill.remove(part)
         actions: list[SpillAction] = []
-        for node, segment in here.items():
-            size = segment.back.state_size()
+        for node, copy in here.items():
+            size = copy.state_size()
             if node not in spill.sizes:
                 actions += spill.add(node, size)
-                if not segment.back.resident and node in spill.active:
+                if not copy.resident and node in spill.active:
                     spill.active.remove(node)
                     spill.inactive.append(node)
                     spill.pool.free_all(node)
@@ -274,41 +274,37 @@ class Spilling:
             actions += spill.tick(now)
         self.waiting.extend(actions)
 
-    def _worth_a_turn(self, here: dict[Node, Segment]) -> bool:
+    def _worth_a_turn(self, here: dict[Node, HostedCopy]) -> bool:
         """Whether input waits for a partition on disk, which is then the next, or there is room."""
         inactive, pool = self.spill.inactive, self.spill.pool
         for _ in range(len(inactive)):
             node = inactive[0]
             assert isinstance(node, Node)
-            if here[node].back.waiting:
+            if here[node].waiting:
                 return True
             inactive.rotate(-1)
         return bool(inactive) and pool.free >= pool.pages_for(self.spill.sizes[inactive[0]])
 
-    def _takes_part(self, node: Node, segment: Segment) -> bool:
-        return node.stage != self.excluded and segment.status is Status.ACTIVE
+    def _takes_part(self, copy: HostedCopy) -> bool:
+        return copy.name.stage != self.excluded and copy.works
 
-    def _behind(self, here: dict[Node, Segment]) -> bool:
+    def _behind(self, here: dict[Node, HostedCopy]) -> bool:
         """SP-4: a partition that has been read in first processes all that has waited for it.
 
         Unless its buffer is full: its consumers may wait for what a partition on disk would make.
         """
-        return any(
-            segment.back.resident and segment.back.waiting and segment.can_work()
-            for segment in here.values()
-        )
+        return any(c.resident and c.waiting and c.can_work() for c in here.values())
 
     def _access(self, action: SpillAction) -> None:
         node = action.part
-        assert isinstance(node, Node)
-        segment = self.host.nodes.get(node)
-        if not isinstance(segment, Segment):
+        copy = next((copy for copy in self.host.copies() if copy.name == node), None)
+        if copy is None:
             return
         began = self.clock()
         if isinstance(action, WriteOut):
             if self.storage.room(int(action.size)):
-                segment.evict()
-            if segment.back.resident:  # it moves just now, or the disk is full
+                copy.evict()
+            if copy.resident:  # it moves just now, or the disk is full
                 self.refused += 1
                 if node in self.spill.sizes:
                     self.spill.inactive.remove(node)
@@ -316,12 +312,12 @@ class Spilling:
                     self.spill.pool.resize(node, action.size)
             else:
                 self.evictions += 1
-        elif not segment.back.resident:
-            segment.activate()
+        elif not copy.resident:
+            copy.activate()
             self.activations += 1
             self.spill.activated_at = self.clock()
             self.spill.took(self.spill.activated_at - began)
-        self.host.ready[node] = None
+        self.host.touch_all()
 
     def report(self) -> SpillReport:
         """The part of the site's report on its disk."""

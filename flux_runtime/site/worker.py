@@ -27,7 +27,7 @@ from flux_runtime.site.config import Fenced, SiteConfig, SpillTo
 from flux_runtime.site.connection import Connection, dial, listen
 from flux_runtime.site.control_messages import Message, Results, Role, encode
 from flux_runtime.site.finding import Finder, finder
-from flux_runtime.site.host import LEADER, Host
+from flux_runtime.site.host import LEADER
 from flux_runtime.site.hosting import hosted
 from flux_runtime.site.idle import IdleSelector, run
 from flux_runtime.site.keeping import Keeping
@@ -157,7 +157,6 @@ class Worker(Shell):
         self.keeping = Keeping(host, excluded=collecting)
         self._looking: asyncio.TimerHandle | None = None
         if spill is not None:
-            assert isinstance(host, Host)
             self.spilling = Spilling(host, spill, excluded=collecting)
         self.report = SiteReport(self, idle, self.spilling)
 
