@@ -1,10 +1,10 @@
 """The copies of one site under the resume protocol, and what lies between it and other sites.
 
 It hosts a `Site` as `host` hosts segments: frames in and out as bytes, turns in which operators
-run, states that leave and arrive, results. No job runs it yet. What other sites say is read only as
-far as it is theirs to say: units of producers, acknowledgements and resumes of consumers that stand
-there. What is not is left alone; it may also come from a site that does not know yet that its
-copies are taken for dead.
+run, states that leave and arrive, results. What other sites say is read only as far as it is theirs
+to say: units of producers, acknowledgements and resumes of consumers that stand there. What is not
+is left alone; it may also come from a site that does not know yet that its copies are taken for
+dead.
 
 The first batch of the source is number 0; the protocol counts from 1. So the batches that a
 collector has done are the offset of its readers.
