@@ -427,13 +427,16 @@ class Attack:
         self.driver.start()
         after = self.rng.random() < 0.5
         pid = self.driver.pid
-        number = int(10 ** self.rng.uniform(0, 2.3))
-        self.store.strike(number, after=after, how=lambda: os.kill(pid, signal.SIGKILL))
+        writes = self.rng.random() < 0.6  # a start reads the whole state
+        number = int(10 ** self.rng.uniform(0, 1.7 if writes else 2.3))
+        self.store.strike(
+            number, writes=writes, after=after, how=lambda: os.kill(pid, signal.SIGKILL)
+        )
         run = self.driver.run(files=self.rng.randint(1, 3))
         self.store.calm()
         self._no_error(run)
         done = "passed by" if run.status == 0 else f"killed {'after' if after else 'before'} it"
-        self.tell(f"    request {number}: {done}")
+        self.tell(f"    {'write' if writes else 'request'} {number}: {done}")
         self.perhaps_settle()
         return "went on"
 

@@ -48,6 +48,7 @@ class Store:
         self._rates: Mapping[str, float] = {}
         self._met: Counter[str] = Counter()
         self._strike: tuple[int, bool, Callable[[], object]] | None = None
+        self._at_writes = False
 
     def version(self, name: str) -> str | None:
         """The version of an object; None: there is none."""
@@ -60,9 +61,12 @@ class Store:
         """Answer a share of the requests as `KINDS` say, until `calm`."""
         self._rates, self._met = rates, Counter()
 
-    def strike(self, number: int, *, after: bool, how: Callable[[], object]) -> None:
-        """Call something at a request, after or before it is done; it is not answered."""
-        self._strike = number, after, how
+    def strike(self, number: int, *, writes: bool, after: bool, how: Callable[[], object]) -> None:
+        """Call something at a request, after or before it is done; it is not answered.
+
+        `writes`: requests that change nothing are not counted.
+        """
+        self._strike, self._at_writes = (number, after, how), writes
 
     def calm(self) -> Counter[str]:
         """End all that; how many requests met what."""
@@ -76,10 +80,10 @@ class Store:
             self._met[kind] += met
             return met
 
-    def strikes(self) -> tuple[bool, Callable[[], object]] | None:
+    def strikes(self, method: str) -> tuple[bool, Callable[[], object]] | None:
         """Whether this request is the one to strike at: after it is done?, and how."""
         with self.lock:
-            if self._strike is None:
+            if self._strike is None or (self._at_writes and method in ("GET", "HEAD")):
                 return None
             number, after, how = self._strike
             self._strike = (number - 1, after, how) if number > 1 else None
@@ -222,7 +226,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, done: Callable[[], tuple[int, bytes, str | None]]) -> None:
         store = self.store
         conditional = self.headers["If-Match"] or self.headers["If-None-Match"]
-        if (strike := store.strikes()) is not None:
+        if (strike := store.strikes(self.command)) is not None:
             after, how = strike
             if after:
                 with store.lock:

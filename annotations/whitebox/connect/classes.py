@@ -136,6 +136,8 @@ class Method:
         self.__doc__ = None
         self.__code__ = function.__code__
         self._function = function
+        if (whole := getattr(function, "__signature__", None)) is not None:
+            self.__signature__ = whole.replace(parameters=[*whole.parameters.values()][1:])
 
     def from_outside(self, *arguments: Any, **named: Any) -> Any:
         """The value that it returns where it may be given more than these arguments."""

@@ -51,10 +51,12 @@ from annotations.whitebox.connect.script_functions import (
 )
 from annotations.whitebox.connect.standard import Chain, Environment, Namespace
 from annotations.whitebox.connect.values import (
+    FIXED,
     UNSET,
     are_lists,
     as_by_default,
     as_unknown,
+    beside_column,
     chance_of,
     decides,
     deciding,
@@ -960,7 +962,7 @@ class Interpreter:
     ) -> Any:
         result: Any = True
         for op, part in zip(ops, others, strict=True):
-            other = self.value(part, scope)
+            one, other = beside_column(one, self.value(part, scope))
             if isinstance(one, Outside) or isinstance(other, Outside):
                 return self._mixed(node, one, other)
             identity = isinstance(op, ast.Is | ast.IsNot) or enumerated(one, other)
@@ -1036,6 +1038,7 @@ class Interpreter:
         return bool(value)
 
     def _binary(self, op: ast.operator, one: Any, other: Any) -> Any:
+        one, other = beside_column(one, other)
         if isinstance(one, Outside) or isinstance(other, Outside):
             return self._mixed(op, one, other)
         frame = next((part for part in (one, other) if permitted.frame(part)), None)
@@ -1043,7 +1046,8 @@ class Interpreter:
             return frame.hint(UNREAD, "what an operator makes of it is not known here")
         if isinstance(op, ast.Mult) and not small(one, other):
             return Outside("$text")
-        if type(op) not in _BINARY or not (permitted.value(one) and permitted.value(other)):
+        known = all(permitted.value(part) or isinstance(part, FIXED) for part in (one, other))
+        if type(op) not in _BINARY or not known:
             return chance_of((one, other), Outside("$value"))
         result = _BINARY[type(op)](one, other)
         by_default = isinstance(one, Open) or isinstance(other, Open)

@@ -384,6 +384,11 @@ _methods(Outside)
 _methods(Default)
 
 
+class Setting(Outside):
+    """A text that the place decides where the script runs: an argument, a variable of the
+    environment."""
+
+
 def by_default(value: Any, name: str) -> Any:
     """What was made of a value by default: another one, where it is a text, number or list."""
     if isinstance(value, bool | set | None):
@@ -624,7 +629,7 @@ def _json() -> None:
     json.loads = known  # type: ignore[assignment]
 
 
-def arguments_of(text: str) -> list[Outside]:
+def arguments_of(text: str) -> list[Setting]:
     """As many arguments as a script asks for, each called by its place.
 
     >>> arguments_of("if len(sys.argv) != 3: exit(1)")
@@ -647,7 +652,7 @@ def arguments_of(text: str) -> list[Outside]:
                 elif isinstance(op, ast.LtE):
                     asked = number
     count = most if asked is None else asked
-    return [Outside(f"${place}") for place in range(1, count + 1)]
+    return [Setting(f"${place}") for place in range(1, count + 1)]
 
 
 def _argv(node: ast.AST) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import Parameter, Signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
@@ -15,6 +16,14 @@ from annotations.whitebox.connect.module_text import Definition, names_in
 from annotations.whitebox.connect.outside import Outside
 from annotations.whitebox.connect.values import as_by_default
 
+_KINDS: Final = {
+    "posonlyargs": Parameter.POSITIONAL_ONLY,
+    "args": Parameter.POSITIONAL_OR_KEYWORD,
+    "vararg": Parameter.VAR_POSITIONAL,
+    "kwonlyargs": Parameter.KEYWORD_ONLY,
+    "kwarg": Parameter.VAR_KEYWORD,
+}
+"""Lists of parameters in the syntax tree, in their order."""
 SUPER: Final = "super()"
 """The name in a method's scope of what `super()` gives."""
 _PASSING: Final = frozenset(
@@ -43,6 +52,16 @@ class Caller(Protocol):
         """The value of a call, with these arguments."""
 
 
+def signature(parameters: ast.arguments) -> Signature:
+    """The parameters of a function, without what they are by default."""
+    made = []
+    for name, kind in _KINDS.items():
+        part = getattr(parameters, name)
+        several = part if isinstance(part, list) else filter(None, [part])
+        made += [Parameter(each.arg, kind) for each in several]
+    return Signature(made)
+
+
 class Function:
     """A function of the script: PySpark may call it like any other."""
 
@@ -64,6 +83,8 @@ class Function:
         self.__qualname__ = self.__name__
         self.__module__ = "__main__"
         self.__doc__ = None
+        self.__signature__ = signature(node.args)
+        """How PySpark knows what it takes."""
         decorators = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
         inner = scope.outer is not None and names_in(node) & scope.names.keys()
         self.__code__ = SimpleNamespace(

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import string
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 
 from annotations.whitebox.connect import configuration, permitted
-from annotations.whitebox.connect.outside import Default, DefaultDict, Outside
+from annotations.whitebox.connect.outside import Default, DefaultDict, Open, Outside, Setting
+from annotations.whitebox.connect.values import chance_of
 
 
 class Namespace:
@@ -27,12 +30,54 @@ class Namespace:
 class Environment(DefaultDict):
     """The variables of the environment: none has a value here, and any may be there."""
 
-    def __missing__(self, name: str) -> Outside:
-        return Outside(f"${name}")
+    def __missing__(self, name: str) -> Setting:
+        return Setting(f"${name}")
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The default, where it is a text; a value that is not known without one."""
-        return Default(default) if isinstance(default, str) else Outside(f"${name}")
+        """What the script has set; else the default, where it is a text; else what is not known."""
+        if name in self:
+            return self[name]
+        return Default(default) if isinstance(default, str) else Setting(f"${name}")
+
+
+class Kind:
+    """Stands for a class of Python whose objects are what they are made of, and can be constants of
+    a query: `datetime.date`. What else it has is not known.
+
+    Args:
+        called: its name.
+        made: makes an object.
+        texts: names of methods that make one of a text.
+    """
+
+    def __init__(self, called: str, made: Callable[..., Any], *texts: str) -> None:
+        self._called = called
+        self._made = made
+        self._texts = texts
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """An object; one that is not known, made of what is not."""
+        return self._of(self._called, self._made, arguments, named)
+
+    def __getattr__(self, name: str) -> Any:
+        called = f"{self._called}.{name}"
+        if name not in self._texts:
+            return Outside(f"${called}")
+        method = getattr(self._made, name)
+        return lambda *arguments, **named: self._of(called, method, arguments, named)
+
+    def _of(
+        self,
+        called: str,
+        made: Callable[..., Any],
+        arguments: Sequence[Any],
+        named: Mapping[str, Any],
+    ) -> Any:
+        parts = [*arguments, *named.values()]
+        known = all(isinstance(p, str | int | float) for p in parts)
+        if not known or any(isinstance(part, Outside | Open) for part in parts):
+            return chance_of(parts, Outside(f"${called}(...)"))
+        return made(*arguments, **named)
 
 
 class Chain(list[Any]):
@@ -97,6 +142,12 @@ def modules(arguments: list[str]) -> dict[str, Namespace]:
 _MODULES: Final[Mapping[str, Mapping[str, Any]]] = {
     "collections": {"OrderedDict": dict},
     "copy": {"copy": copied, "deepcopy": copied},
+    "datetime": {
+        "date": Kind("datetime.date", date, "fromisoformat"),
+        "datetime": Kind("datetime.datetime", datetime, "fromisoformat", "strptime"),
+        "timedelta": Kind("datetime.timedelta", timedelta),
+    },
+    "decimal": {"Decimal": Kind("decimal.Decimal", Decimal)},
     "itertools": {"chain": Chain},
     "string": {"Template": Template},
     "textwrap": {"dedent": dedent},

@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any, Final
 
 from annotations.whitebox.connect import outside, permitted
 from annotations.whitebox.connect.classes import Class, Object, Super
-from annotations.whitebox.connect.outside import PLACE, UNREAD, Open, Outside
+from annotations.whitebox.connect.outside import (
+    PLACE,
+    UNREAD,
+    Default,
+    DefaultFloat,
+    DefaultNumber,
+    Open,
+    Outside,
+    Setting,
+)
 from annotations.whitebox.derivation import ORDER
 from annotations.whitebox.python_chance import Chance, reason_of
 
 UNSET: Final = object()
 """Stands for no value."""
+_CONSTANTS: Final = {
+    DefaultNumber: "bigint",
+    DefaultFloat: "double",
+    Default: "string",
+    Setting: "string",
+}
+FIXED: Final = (date, timedelta, Decimal)
+"""Classes of Python whose objects are constants of a query; what they tell of themselves is not
+known."""
 TEXT_MAX: Final = 2**20
 """Letters or items of a value that is worked out."""
 
@@ -63,6 +83,28 @@ def as_by_default(value: Any) -> Any:
 def as_unknown(value: Any) -> Any:
     """A value that is not known, which shows what this one is."""
     return value if isinstance(value, Outside) else Outside(f"${str(value)[:40]}")
+
+
+def constant(value: Any) -> Any:
+    """A column that has in every row what the place decides, which is not known here; None where a
+    value is not of that kind."""
+    from pyspark.sql.connect.functions import builtin
+
+    for kind, type_ in _CONSTANTS.items():
+        if isinstance(value, kind) and Chance.of(value) is None:
+            return builtin.lit("$setting").cast(type_)
+    return None
+
+
+def beside_column(one: Any, other: Any) -> tuple[Any, Any]:
+    """Two operands; what the place decides is a constant where the other one is a column."""
+    if permitted.column(one):
+        made = constant(other)
+        return one, other if made is None else made
+    if permitted.column(other):
+        made = constant(one)
+        return one if made is None else made, other
+    return one, other
 
 
 def same_value(one: Any, other: Any) -> bool:

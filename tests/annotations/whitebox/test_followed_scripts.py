@@ -291,6 +291,78 @@ def test_a_line_that_this_python_cannot_read_is_named(tmp_path: Path) -> None:
     assert (warning.position.file, warning.position.line) == (str(module), 2)
 
 
+CONSTANTS: Final = """
+import argparse, datetime, os, random, sys, time, uuid
+from datetime import date, timedelta
+from decimal import Decimal
+from pyspark.sql import SparkSession, functions as F
+spark = SparkSession.builder.getOrCreate()
+parser = argparse.ArgumentParser()
+parser.add_argument("--least", type=int, default=3)
+args = parser.parse_args()
+os.environ["RUN"] = uuid.uuid4().hex
+schema = "k STRING, n BIGINT, a ARRAY<BIGINT>, m MAP<STRING, BIGINT>, d DATE, t TIMESTAMP"
+df = spark.readStream.schema(schema).json("in")
+def large(x):
+    return x > 3
+class Sum:
+    def next(self, x, place):
+        return x + place
+    def drawn(self, x):
+        return x * random.randint(1, 3)
+def put(name, frame):
+    frame.writeStream.queryName(name).outputMode("update").format("console").start()
+"""
+SAME: Final = """
+df.select(F.transform("a", lambda x: x + 1))
+df.select(F.transform("a", lambda x, place: x + place))
+df.select(F.transform("a", Sum().next))
+df.where(F.exists("a", large))
+df.select(F.aggregate("a", F.lit(0).cast("bigint"), lambda total, x: total + x))
+df.select(F.map_filter("m", lambda key, value: value > args.least))
+df.where(F.col("d") > date(2020, 1, 1) + timedelta(days=3))
+df.where(F.col("t") > datetime.datetime.strptime("2020-01-01", "%Y-%m-%d"))
+df.where(F.col("n") * Decimal("0.5") > args.least)
+df.where((F.col("n") > args.least) & (args.least * 2 < F.col("n")))
+df.where(F.col("k") == os.environ["KEY"])
+df.where(os.getenv("KEY") == F.col("k"))
+df.where(F.col("k") == os.environ.get("KEY", "x"))
+df.where(F.col("k") == sys.argv[1])
+"""
+OTHERS: Final = """
+df.select(F.transform("a", lambda x: x * random.random()))
+df.select(F.transform("a", lambda x: x * F.rand()))
+df.select(F.transform("a", Sum().drawn))
+df.where(F.exists("a", lambda x: x > int(time.time())))
+df.where(F.col("d") > date.today())
+df.where(F.col("d") > date.today() - timedelta(days=1))
+df.where(F.col("t") > datetime.datetime.now())
+df.where(F.col("d") > date(*time.localtime()[:3]))
+df.where(F.col("k") == os.environ["RUN"])
+df.withColumn("run", F.lit(os.getenv("RUN")))
+df.withColumn("run", F.lit(os.environ.get("RUN", "x")))
+df.groupBy("k").agg(F.bit_or("n").alias("b")).where(F.col("b") > args.least)
+df.where(F.col("n") > settings.LEAST)
+"""
+
+
+def test_constants_of_a_query_are_told_from_what_each_run_has_anew(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    kinds = {"same": SAME, "other": OTHERS}
+    puts = {
+        f"{kind}_{number}": frame
+        for kind, text in kinds.items()
+        for number, frame in enumerate(text.split("\n")[1:-1])
+    }
+    calls = "".join(f"put({name!r}, {frame})\n" for name, frame in puts.items())
+    script.write_text(f"import settings\n{CONSTANTS}{calls}")
+    dataflow, _ = importing.load(script)
+    for name, frame in puts.items():
+        for path in dataflow.components[name].paths:
+            same = str(path.annotation) == "CR" and path.nondeterministic is None
+            assert same == name.startswith("same"), frame
+
+
 # ---- ways that may be taken
 
 SCRIPTS: Final = int(os.environ.get("BLAZES_RANDOM_SCRIPTS", "12"))
