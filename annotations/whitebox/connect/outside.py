@@ -574,7 +574,8 @@ def arguments(text: str, path: str, *, run: bool) -> list[str]:
             if run and not isinstance(value, str):
                 OPEN_ARGUMENTS.add(name)
             else:
-                setattr(given, name, by_default(value, name))
+                missing = value is None
+                setattr(given, name, Setting(f"${name}") if missing else by_default(value, name))
         return given, rest
 
     def looked_at(namespace: Any, name: str) -> Any:
@@ -704,11 +705,8 @@ def _required(parser: Any) -> list[str]:
 def _value(action: Any) -> str:
     if action.choices:
         return Default(next(iter(action.choices)))
-    value = Outside(
-        f"${action.metavar or action.dest}"
-        if isinstance(action.metavar, str)
-        else f"${action.dest}"
-    )
+    named = isinstance(action.metavar, str) and action.metavar
+    value = Setting(f"${named or action.dest}")
     if action.type is None:
         return value
     try:

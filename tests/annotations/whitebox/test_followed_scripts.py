@@ -299,6 +299,8 @@ from pyspark.sql import SparkSession, functions as F
 spark = SparkSession.builder.getOrCreate()
 parser = argparse.ArgumentParser()
 parser.add_argument("--least", type=int, default=3)
+parser.add_argument("--key", required=True)
+parser.add_argument("--other")
 args = parser.parse_args()
 os.environ["RUN"] = uuid.uuid4().hex
 schema = "k STRING, n BIGINT, a ARRAY<BIGINT>, m MAP<STRING, BIGINT>, d DATE, t TIMESTAMP"
@@ -328,6 +330,8 @@ df.where(F.col("k") == os.environ["KEY"])
 df.where(os.getenv("KEY") == F.col("k"))
 df.where(F.col("k") == os.environ.get("KEY", "x"))
 df.where(F.col("k") == sys.argv[1])
+df.where(F.col("k").isin(args.key.split(",")) | (F.col("k") == args.other))
+df.where(F.col("k") != args.key)
 """
 OTHERS: Final = """
 df.select(F.transform("a", lambda x: x * random.random()))
