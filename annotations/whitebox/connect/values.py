@@ -86,12 +86,14 @@ def as_unknown(value: Any) -> Any:
 
 
 def constant(value: Any) -> Any:
-    """A column that has in every row what the place decides, which is not known here; None where a
-    value is not of that kind."""
+    """A column that has in every row what the place decides, which is not known here, or what each
+    run has anew; None where a value is of neither kind."""
     from pyspark.sql.connect.functions import builtin
 
+    if isinstance(value, str) and Chance.of(value) is not None:
+        return builtin.lit(str(value))
     for kind, type_ in _CONSTANTS.items():
-        if isinstance(value, kind) and Chance.of(value) is None:
+        if isinstance(value, kind):
             return builtin.lit("$setting").cast(type_)
     return None
 
