@@ -1112,7 +1112,7 @@ _BY: Final = "df.groupBy({}).applyInPandasWithState({}, 'k INT', 'n INT', 'appen
 _TIMED: Final = "df.groupBy('k').applyInPandasWithState(f, 'k INT', 'n INT', 'append', {!r})"
 _PROCESSED: Final = "df.groupBy('k').transformWithStateInPandas(P(), 'k INT', 'Update', {!r})"
 _GROUPED: Final = {
-    "df.groupBy('k').applyInPandas(f, 'k INT')": "OW[*]",
+    "df.groupBy('k').applyInPandas(all_of, 'k INT')": "OW[*]",
     "df.groupBy('k').applyInPandas(drawn, 'k INT')": "OW[*], chance",
     _BY.format("'k', 'v'", "f"): "OW[k,v]",
     _BY.format("F.col('k') % 2", "f"): "OW[*]",
@@ -1131,7 +1131,7 @@ _GROUPED: Final = {
 def _groups() -> dict[str, str]:
     functions = (
         "import random\nfrom pyspark.sql.streaming import StatefulProcessor\nseen = []\n"
-        "def f(*args): return args[-1]\n"
+        "def f(*args): return args[-1]\ndef all_of(rows): return rows\n"
         "def counts(rows):\n    seen.append(len(rows))\n    return rows.head(len(seen))\n"
         "def drawn(rows): return rows.sample(random.randrange(9))\n"
         "class P(StatefulProcessor):\n    def init(self, handle): pass\n"
