@@ -91,16 +91,6 @@ def _objects_are_believed() -> None:
     ]
 
 
-def _heads_are_put_on_no_condition() -> None:
-    def wrong(self: Objects, name: str, data: bytes, version: Version | None) -> Version:
-        self.put(name, data)
-        return self.version(name) or Version("")
-
-    Objects.replace = wrong  # type: ignore[method-assign]
-    Objects.check_conditions = lambda *_: None  # type: ignore[method-assign]
-    KeptFolder.newest = lambda self: self._head.driver  # type: ignore[method-assign]
-
-
 def _objects_are_put_after_the_head() -> None:
     put, replace = Objects.put, Objects.replace
     late: list[tuple[str, bytes]] = []
@@ -147,9 +137,6 @@ PLANTS: Final = {
         _a_micro_batch_is_known_by_its_number, "checkpoint: deleted"
     ),
     "objects are believed": Plant(_objects_are_believed, "object damaged", store=True),
-    "heads are put on no condition": Plant(
-        _heads_are_put_on_no_condition, "two machines", store=True
-    ),
     "objects are put after the head": Plant(
         _objects_are_put_after_the_head, "driver killed at a request", store=True
     ),
