@@ -61,12 +61,13 @@ def _jobs(files: list[Path], execute: Limits | None) -> Iterator[Job | None]:
     from annotations.file import importing, load
     from blazes.report.jobs import Job
 
-    code = [file for file in files if options.is_code(str(file))]
-    defining = {f for f in code if f.suffix == ".py" and defines_only(f.read_bytes())}
-    yield from (None for _ in defining)
-    code = [file for file in code if file not in defining]
+    code: list[Path] = []
     for file in files:
-        if not options.is_code(str(file)):
+        if file.suffix == ".py" and defines_only(file.read_bytes()):
+            yield None
+        elif options.is_code(str(file)):
+            code.append(file)
+        else:
             try:
                 yield _job(file, *load(file, execute=execute))
             except BadInput as bad:
