@@ -44,6 +44,7 @@ def test_every_record_is_accounted_for_after_faults_of_every_kind() -> None:
             "the job does not go on|nowhere",
             marks=pytest.mark.skipif(which("strace") is None, reason="strace is not installed"),
         ),
+        ("late records are lost", "are nowhere"),
         ("late records are taken", "released, and open|are nowhere"),
     ],
 )
