@@ -22,7 +22,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import (
@@ -496,6 +495,8 @@ def _rows_in(plan: ProcessorPlan, records: Batch) -> Callable[[Sequence[int]], I
 
 def _frames_in(plan: ProcessorPlan, records: Batch) -> Callable[[Sequence[int]], Iterator[Any]]:
     """pandas frames, as `transformWithStateInPandas` gives them: made of rows, key by key."""
+    import pandas as pd
+
     names = [name for name, _ in plan.columns]
     frame = records.select(names).to_pandas(
         date_as_object=True, coerce_temporal_nanoseconds=True, maps_as_pydicts="strict"
@@ -522,6 +523,8 @@ def _of_rows(results: Sequence[Any], schema: Any) -> Any:
 
 def _of_frames(results: Sequence[Any], schema: Any) -> Any:
     """pandas frames: columns by name where all names are text, else by their places."""
+    import pandas as pd
+
     batches = []
     for frame in results:
         if not isinstance(frame, pd.DataFrame):

@@ -13,11 +13,11 @@ from flux_runtime.spark.ends.unreadable import Watch
 from flux_runtime.spark.ends.watermark import dropped, marked
 from flux_runtime.spark.feed import Feed
 from flux_runtime.spark.frames import ARRIVED
-from flux_runtime.spark.query import Query, lag_of
+from flux_runtime.spark.query import Query, SingleQuery, lag_of
 from flux_runtime.spark.units import NativeUnit
 
 
-class Native:
+class Native(SingleQuery):
     """A `NativeUnit` that runs: one query, one commit for each micro-batch."""
 
     def __init__(self, unit: NativeUnit, context: Context) -> None:
@@ -35,25 +35,6 @@ class Native:
         self._query = Query(
             unit.name, frame, checkpoint, self._on_batch, output_mode=unit.output_mode
         )
-
-    def start(self, *, available_now: bool, trigger: str | None) -> None:
-        """See `Running`."""
-        self._query.start(available_now=available_now, trigger=trigger)
-
-    @property
-    def active(self) -> bool:
-        """See `Running`."""
-        return self._query.active
-
-    @property
-    def error(self) -> BaseException | None:
-        """See `Running`."""
-        return self._query.error
-
-    @property
-    def rows(self) -> int:
-        """See `Running`."""
-        return self._query.rows
 
     def finish(self) -> None:
         """See `Running`."""

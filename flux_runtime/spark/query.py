@@ -237,6 +237,31 @@ class Query:
             keeper.flushed_below(checkpoint)
 
 
+class SingleQuery:
+    """A unit that is one query: its part of `Running`."""
+
+    _query: Query
+
+    def start(self, *, available_now: bool, trigger: str | None) -> None:
+        """See `Running`."""
+        self._query.start(available_now=available_now, trigger=trigger)
+
+    @property
+    def active(self) -> bool:
+        """See `Running`."""
+        return self._query.active
+
+    @property
+    def error(self) -> BaseException | None:
+        """See `Running`."""
+        return self._query.error
+
+    @property
+    def rows(self) -> int:
+        """See `Running`."""
+        return self._query.rows
+
+
 def lag_of(unit: Unit, queries: Iterable[Query]) -> Mapping[str, Any]:
     """The metric `source_lag` of a unit with these queries; of others Spark is not asked."""
     if not unit.reads_kafka:

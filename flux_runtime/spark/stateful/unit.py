@@ -46,7 +46,7 @@ from flux_runtime.spark.context import Context
 from flux_runtime.spark.ends.commit import Folders, commit_name
 from flux_runtime.spark.ends.unreadable import Watch
 from flux_runtime.spark.frames import Operator, column, empty, nullable, union
-from flux_runtime.spark.query import Query, lag_of
+from flux_runtime.spark.query import Query, SingleQuery, lag_of
 from flux_runtime.spark.stateful import runs
 from flux_runtime.spark.stateful.access import Reach, reach_of
 from flux_runtime.spark.stateful.catalogue import CHECKPOINT, Begun, Catalogue, Part
@@ -60,7 +60,7 @@ from flux_runtime.spark.units import StatefulUnit, no_rows
 Arrivals = Mapping[str, Arrived]
 
 
-class Stateful:
+class Stateful(SingleQuery):
     """A `StatefulUnit` that runs."""
 
     def __init__(self, unit: StatefulUnit, context: Context) -> None:
@@ -95,25 +95,6 @@ class Stateful:
         frames = unit.frames(lambda feed: feed.apply(self._watch.stream(feed)))
         tagged = self._records.tagged(unit.kept(frames))
         self._query = Query(unit.name, tagged, self._state.uri(CHECKPOINT), self._on_batch)
-
-    def start(self, *, available_now: bool, trigger: str | None) -> None:
-        """See `Running`."""
-        self._query.start(available_now=available_now, trigger=trigger)
-
-    @property
-    def active(self) -> bool:
-        """See `Running`."""
-        return self._query.active
-
-    @property
-    def error(self) -> BaseException | None:
-        """See `Running`."""
-        return self._query.error
-
-    @property
-    def rows(self) -> int:
-        """See `Running`."""
-        return self._query.rows
 
     def finish(self) -> None:
         """See `Running`."""
