@@ -424,8 +424,8 @@ CODES: Final = _table(
      "Sum decimals: `sum(CAST(x AS DECIMAL(18, 2)))`; else the records are sorted before."),
     ("BLZ088", _N, "promise that a derivation relies on",
      "It cannot be read off the code; where it is broken, the derived annotation does not hold.",
-     "Nothing, if it is kept; else write the annotation by hand: `OW[*]` where files that are read "
-     "may change."),
+     "Nothing, if it is kept; else write an annotation by hand that holds without it, `OW[*]` for "
+     "example."),
     ("BLZ089", _W, "function that was not run",
      "A command that reads runs nothing unasked. A Python function is followed without being run; "
      "here that does not tell all that it does. Its paths are taken for the worst there is: "
