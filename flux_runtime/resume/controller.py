@@ -150,9 +150,8 @@ class Controller:
             members = self.members.get(pair, {})
             working = [copy for copy in members if copy in self.installed]
             if not members:
-                if self.sites:
-                    self._append(Lost(pair))
-                    self._start()
+                self._append(Lost(pair))
+                self._start()
                 return
             if len(working) > wanted:
                 self._append(Fail(self._superfluous(working)))

@@ -101,3 +101,20 @@ def test_who_begins_with_what_is_kept_comes_to_the_same(
             kept += 1
     assert kept > 3
     assert ledger.base > 10, "the log has been trimmed"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_loss_is_known_as_soon_as_the_last_copy_is_gone(seed: int) -> None:
+    """Also where no site is left."""
+    sites = range(2 + seed % 3)
+    ledger = ResumeLedger(flow_of(collected(site_flows.pairs())), wanted=len(sites))
+    for number in sites:
+        ledger.apply(joined(number))
+    assert ledger.layout is not None
+    placed = ledger.layout.placement
+    gone: set[int] = set()
+    for site in random.Random(seed).sample(sites, len(sites)):
+        ledger.apply({"e": "failed", "site": site, "why": ""})
+        gone.add(site)
+        lost = any({placed[pair, 0], placed[pair, 1]} <= gone for pair, _ in placed)
+        assert bool(ledger.losses) is lost
