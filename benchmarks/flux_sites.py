@@ -7,13 +7,13 @@
     python benchmarks/flux_sites.py durable [RUNS]
     python benchmarks/flux_sites.py together [RUNS]
 
-`throughput`: rows per second and CPU per row without replication, in cluster pairs, in partition
-pairs and in those of the resume protocol, one after another in every run, for two sizes of a batch;
-medians and ratios. `gap`: one site is killed while batches come at a steady pace; the longest time
-between two results, and the time until all pairs are whole, under both protocols. `balance`: one
-site is stopped four fifths of the time; rows per second where copies stay and where they are
-balanced. `crowded`: the same, but the site shares one processor with processes that never wait.
-`durable`: throughput with a journal that survives the process, and with one that survives the
+`throughput`: rows per second and CPU per row without replication, in partition pairs, and in
+partition pairs and cluster pairs of the papers' protocol, one after another in every run, for two
+sizes of a batch; medians and ratios. `gap`: one site is killed while batches come at a steady pace;
+the longest time between two results, and the time until all pairs are whole, under both protocols.
+`balance`: one site is stopped four fifths of the time; rows per second where copies stay and where
+they are balanced. `crowded`: the same, but the site shares one processor with processes that never
+wait. `durable`: throughput with a journal that survives the process, and with one that survives the
 machine. `together`: CPU per row where the operators of a site run partition by partition, and once
 over all that is there.
 """
@@ -48,8 +48,8 @@ ROWS = 1_474_560
 """Of one run of `throughput`."""
 SIZES = (4096, 16_384)
 """Rows of a batch; each stage cuts one into a unit for each of its four partitions."""
-RESUME = "pairs, resume"
-"""Partition pairs under the resume protocol."""
+PAPERS = "pairs, papers"
+CLUSTER = "cluster pairs, papers"
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -70,8 +70,17 @@ def _flow(**how: Any) -> Dataflow:
     return running_example(shape)
 
 
+KINDS = {
+    "none": (none, False),
+    "pairs": (pairs, False),
+    PAPERS: (pairs, True),
+    CLUSTER: (cluster_pairs, True),
+}
+"""Dataflows, and whether they run under the papers' protocol."""
+
+
 def job(
-    made: Callable[[], Dataflow], folder: str, *, resume: bool = False, **controller: Any
+    made: Callable[[], Dataflow], folder: str, *, papers: bool = False, **controller: Any
 ) -> LocalSites:
     here = str(Path(__file__).parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, str(Path(here).parent)])
@@ -79,7 +88,7 @@ def job(
         dataflow=f"flux_sites:{made.__name__}",
         sites=SITES,
         folder=Path(folder),
-        settings={"resume": resume},
+        settings={"papers": papers},
         controller_settings={"window": 32, **controller},
     )
 
@@ -118,14 +127,13 @@ def throughput(runs: int) -> None:
     for _ in range(runs):
         for size in SIZES:
             whole = [b.drop_columns(list(SN)) for b in events(ROWS // size, size, keys=10_000)]
-            for made in (none, cluster_pairs, pairs):
-                found.setdefault((size, made.__name__), []).append(measured(made, whole))
-            found.setdefault((size, RESUME), []).append(measured(pairs, whole, resume=True))
+            for name, (made, papers) in KINDS.items():
+                found.setdefault((size, name), []).append(measured(made, whole, papers=papers))
     medians = {n: [statistics.median(x) for x in zip(*v, strict=True)] for n, v in found.items()}
     for (size, name), (rate, cost) in medians.items():
-        print(f"batches of {size:6,} {name:14} {rate:10,.0f} rows/s {cost:8.2f} CPU us/row")
+        print(f"batches of {size:6,} {name:22} {rate:10,.0f} rows/s {cost:8.2f} CPU us/row")
     for size in SIZES:
-        for one, other in (("pairs", "none"), ("pairs", "cluster_pairs"), (RESUME, "pairs")):
+        for one, other in (("pairs", "none"), ("pairs", PAPERS), (PAPERS, CLUSTER)):
             rate = medians[size, one][0] / medians[size, other][0]
             cost = medians[size, other][1] / medians[size, one][1]
             print(
@@ -134,11 +142,11 @@ def throughput(runs: int) -> None:
 
 
 def measured(
-    made: Callable[[], Dataflow], batches: list[Any], *, resume: bool = False
+    made: Callable[[], Dataflow], batches: list[Any], *, papers: bool = False
 ) -> tuple[float, float]:
     """Rows per second, and microseconds of CPU for each, of all processes."""
     rows = sum(b.num_rows for b in batches)
-    with tempfile.TemporaryDirectory() as folder, job(made, folder, resume=resume) as running:
+    with tempfile.TemporaryDirectory() as folder, job(made, folder, papers=papers) as running:
         before, began = cpu_s(running), time.monotonic()
         thread = threading.Thread(target=feed, args=(running, batches, 0.0, {}))
         thread.start()
@@ -159,10 +167,10 @@ def kill_noting(running: LocalSites, site: int, killed: list[float]) -> None:
 
 def gap(runs: int) -> None:
     batches = [b.drop_columns(list(SN)) for b in events(200, 256, keys=1000)]
-    found: dict[str, list[tuple[float, float, list[float]]]] = {"pairs": [], RESUME: []}
+    found: dict[str, list[tuple[float, float, list[float]]]] = {"pairs": [], PAPERS: []}
     for run in range(runs):
         for name, of in found.items():
-            of.append(struck(run % SITES, batches, resume=name == RESUME))
+            of.append(struck(run % SITES, batches, papers=name == PAPERS))
             print(
                 f"{name}, site {run % SITES}: gap {of[-1][0] * 1e3:.0f} ms", of[-1][2], flush=True
             )
@@ -176,9 +184,9 @@ def gap(runs: int) -> None:
         )
 
 
-def struck(site: int, batches: list[Any], *, resume: bool) -> tuple[float, float, list[float]]:
+def struck(site: int, batches: list[Any], *, papers: bool) -> tuple[float, float, list[float]]:
     """The gap when a site is killed, what lies between results before, and recovery: seconds."""
-    with tempfile.TemporaryDirectory() as folder, job(pairs, folder, resume=resume) as running:
+    with tempfile.TemporaryDirectory() as folder, job(pairs, folder, papers=papers) as running:
         killed: list[float] = []
         times: list[float] = []
         kill = partial(kill_noting, running, site, killed)

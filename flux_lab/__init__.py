@@ -24,7 +24,7 @@ those who write an operator; the rest proves the protocol.
 - `scenario`, `report`: one run under the clock from a seed or file, on one screen and in
   `pictures`; `spacetime`: who sent whom what and when.
 - `actions`: the list of the protocol's actions, held to code, tests and mutations.
-- `resume`: the world of the smaller pair protocol, until jobs run it.
+- `resume`: the world of the smaller pair protocol, which jobs run.
 - `shell`: whole jobs, leader, sites and clients, on a simulated system that fails.
 - `control_fuzz`: attacks with control messages on a leader and sites that run.
 - `local_sites`, `ensemble`: sites and ZooKeeper servers as processes of this machine.

@@ -34,17 +34,15 @@ from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.site import control_messages as control
 from flux_runtime.site.client import DataLost, Rejected, Unreachable
-from flux_runtime.site.collector import collected
 from flux_runtime.site.config import ControllerConfig, SiteConfig
 from flux_runtime.site.connection import Connection, dial, listen
 from flux_runtime.site.control_messages import RULES, Message, Role, Rule
-from flux_runtime.site.controller import Front
+from flux_runtime.site.controller import Front, ledger_of
 from flux_runtime.site.feeder import Feeder
 from flux_runtime.site.finding import finder
 from flux_runtime.site.idle import IdleSelector
 from flux_runtime.site.key import JobKey
 from flux_runtime.site.leader import Leader
-from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.reader import Reader
 from flux_runtime.site.record import NoRecord
 from flux_runtime.site.wire import LENGTH, Kind
@@ -181,8 +179,7 @@ class Job:
         self.address = ("127.0.0.1", port)
         common: dict[str, Any] = {"key": self.key, "dataflow": flow, "controller": self.address}
         self.config = ControllerConfig(**common, sites=SITES, folder=self.folder)
-        ledger = Ledger(collected(flow()).shape, wanted=SITES)
-        self.leader = Leader(self.config, ledger, NoRecord())
+        self.leader = Leader(self.config, ledger_of(self.config), NoRecord())
         self.tasks.append(asyncio.create_task(self.front.lead(self.leader)))
         for number in range(SITES):
             config = SiteConfig(**common, site=number, executor=str(number))

@@ -74,10 +74,11 @@ def _view(leader: Leader) -> None:
 
 def recorded(cluster: Cluster, parallel_max: int) -> Ledger:
     """The state that the record in ZooKeeper leads to."""
-    shape = collected(cluster.flow).shape
-    ledger = Ledger(shape, wanted=cluster.plan.sites, parallel_max=parallel_max)
-    if cluster.plan.resume:
-        flow, plan = flow_of(collected(cluster.flow)), cluster.plan
+    dataflow, plan = collected(cluster.flow), cluster.plan
+    if plan.papers:
+        ledger = Ledger(dataflow.shape, wanted=plan.sites, parallel_max=parallel_max)
+    else:
+        flow = flow_of(dataflow)
         ledger = ResumeLedger(flow, wanted=plan.sites, first=plan.first, parallel_max=parallel_max)
     nodes = cluster.ensemble.state.nodes
     first = 0
@@ -112,10 +113,10 @@ def at_the_end(cluster: Cluster) -> None:
         raise ViolationError(
             f"the record leads to {snapshot(due)!r}, leader {now.leaders} acts on {snapshot(now)!r}"
         )
-    if cluster.plan.resume:
-        _replicas(cluster, now)
-    else:
+    if cluster.plan.papers:
         _copies(cluster, leader)
+    else:
+        _replicas(cluster, now)
 
 
 def _replicas(cluster: Cluster, ledger: Ledger) -> None:

@@ -108,7 +108,7 @@ class Plan:
         memory_bytes: of each site, beyond which partitions go to a disk; None: they need not.
         remembering: operators keep all rows, in pieces of which most are sent before a state.
         first: number of the first batch; the operators begin with what those before have led to.
-        resume: the job runs the resume protocol.
+        papers: the job runs the papers' protocol.
     """
 
     shape: Shape
@@ -131,7 +131,7 @@ class Plan:
     memory_bytes: int | None = None
     remembering: bool = False
     first: int = 0
-    resume: bool = False
+    papers: bool = False
 
 
 def plan_of(rng: random.Random) -> Plan:
@@ -246,7 +246,7 @@ class Cluster:
             "session_timeout_s": SESSION_S,
             "patience_s": PATIENCE_S,
             "credits": plan.credits,
-            "resume": plan.resume,
+            "papers": plan.papers,
             "host": "host",
         }
         self.site_config = partial(SiteConfig, **common)

@@ -65,7 +65,7 @@ class Configuration(NamedTuple):
     widths: tuple[int, ...] = (1,)
     batches: int = 1
     sites: int = 2
-    resume: bool = False
+    papers: bool = False
 
     def plan(self) -> Plan:
         """The job."""
@@ -85,11 +85,11 @@ class Configuration(NamedTuple):
             slack_entries=256,
             journal_bytes=64 << 20,
             durable="process",
-            resume=self.resume,
+            papers=self.papers,
         )
 
 
-PAPERS: Final = {
+RESUME: Final = {
     "crash": Configuration((SITE,)),
     "leader": Configuration((LEADER,)),
     "crash-two-batches": Configuration((SITE,), batches=2, sites=3),
@@ -103,10 +103,10 @@ PAPERS: Final = {
     "leader-deposed-and-crash": Configuration((LEADER[2:3], SITE[:1])),
     "leader-expired-and-crash": Configuration((LEADER[3:], SITE[:1])),
 }
-CONFIGURATIONS: Final = PAPERS | {
-    f"{name}-resume": job._replace(resume=True) for name, job in PAPERS.items()
+CONFIGURATIONS: Final = RESUME | {
+    f"{name}-papers": job._replace(papers=True) for name, job in RESUME.items()
 }
-"""The jobs by name, those of the papers' protocol and those of the resume protocol."""
+"""The jobs by name, those of the resume protocol and those of the papers' protocol."""
 
 
 class Even(Random):

@@ -174,6 +174,7 @@ MISTAKES: Final = (
         "_new_leader",
         "if self.controller is not None:",
         "if False:",
+        "any, papers",
     ),
     Mistake(
         "a failed site may come back",
@@ -273,6 +274,7 @@ MISTAKES: Final = (
         "resume_points",
         "if node.stage == 0 and",
         "if False and",
+        "any, papers",
     ),
     Mistake(
         "a leader begins before its term is recorded",
@@ -294,7 +296,7 @@ MISTAKES: Final = (
         "rebuild_egress",
         "alone = inlet.status[d] is Status.ACTIVE and inlet.status[other(d)] is not Status.ACTIVE",
         "alone = False",
-        "leaders",
+        "leaders, papers",
     ),
     Mistake(
         "the journal is not flushed to the system",
@@ -320,9 +322,9 @@ MISTAKES: Final = (
     ),
     Mistake(
         "a batch is not written into the journal",
-        intake.Intake,
+        ResumeIntake,
         "pump",
-        "self.journal.append(Record(number, source, key, rows))",
+        "self.journal.append(Record(self.fed, source, key, rows))",
         "pass",
     ),
     Mistake(
@@ -331,7 +333,7 @@ MISTAKES: Final = (
         "_lowest",
         "return min(held)",
         "return self.ingress.last + 1",
-        "feeding",
+        "feeding, papers",
     ),
     Mistake(
         "the journal is trimmed too far",
@@ -371,9 +373,9 @@ MISTAKES: Final = (
     ),
     Mistake(
         "the end of the input is not kept",
-        intake.Intake,
+        ResumeIntake,
         "begin",
-        "self.ended = any(r.key == END_KEY for r in records)",
+        "self.ended = any(record.key == END_KEY for record in records)",
         "self.ended = False",
         "ends",
     ),
@@ -403,6 +405,7 @@ MISTAKES: Final = (
         "        empty = next(iter(parts.values())).slice(0, 0)\n"
         "        parts = {i: parts.get(i, empty) for i in range(len(self.outlets))}\n"
         "    self.pending +=",
+        "any, papers",
     ),
     # states
     Mistake(
@@ -411,6 +414,7 @@ MISTAKES: Final = (
         "ship",
         "self.unsent.append(move)",
         "pass",
+        "any, papers",
     ),
     Mistake(
         "a state of an attempt that was given up is installed",
@@ -418,6 +422,7 @@ MISTAKES: Final = (
         "install",
         "if machine.status is Status.STANDBY and state.version == node.life:",
         "if True:",
+        "any, papers",
     ),
     Mistake(
         "a state that comes before word of its standby is dropped",
@@ -425,6 +430,7 @@ MISTAKES: Final = (
         "install",
         "self._install_later(node, partial(self.install, node, state))",
         "pass",
+        "any, papers",
     ),
     Mistake(
         "something that a state refers to is not sent before it",
@@ -464,7 +470,7 @@ MISTAKES: Final = (
         "install_part",
         "self._install_later(node, partial(self.install_part, node, part))",
         "pass",
-        "large states",
+        "large states, papers",
     ),
     Mistake(
         "what parts lack is sent to a site that has none of them",
@@ -472,7 +478,7 @@ MISTAKES: Final = (
         "whole",
         "machine.whole(state)",
         "state",
-        "large states",
+        "large states, papers",
     ),
     Mistake(
         "a state is written on from a reading that another has ended",
@@ -497,7 +503,7 @@ MISTAKES: Final = (
         "_new_leader",
         "if self.controller is not None:",
         "if False:",
-        "leaders, resume",
+        "leaders",
     ),
     Mistake(
         "a new leader does not feed anew what is in the journal",
@@ -505,7 +511,7 @@ MISTAKES: Final = (
         "begin",
         "self.host.begin(self.fed)",
         "self.fed += len(self.again)\n    self.again.clear()\n    self.host.begin(self.fed)",
-        "zombies, resume",
+        "zombies",
     ),
     Mistake(
         "a batch is safe when it is fed, under the resume protocol",
@@ -513,7 +519,7 @@ MISTAKES: Final = (
         "pump",
         "min(self.fed, host.site.low[INGRESS])",
         "self.fed",
-        "feeding, resume",
+        "feeding",
     ),
     Mistake(
         "sites that come later are not told that the input has ended",
@@ -521,7 +527,7 @@ MISTAKES: Final = (
         "_attach",
         "if self.ledger.resumes and self.batches is not None:",
         "if False:",
-        "ends, resume",
+        "ends",
     ),
     Mistake(
         "a snapshot that waits for its connection is dropped",
@@ -529,7 +535,7 @@ MISTAKES: Final = (
         "ship",
         "host.leaving.append(state)",
         "pass",
-        "any, resume",
+        "any",
     ),
     Mistake(
         "over a new connection nobody is asked again",
@@ -537,7 +543,7 @@ MISTAKES: Final = (
         "reconnect",
         "self.site.reconnect(site)",
         "pass",
-        "leaders, resume",
+        "leaders",
     ),
     Mistake(
         "a copy that has moved stays where it was",
@@ -545,7 +551,7 @@ MISTAKES: Final = (
         "_plan",
         "if len(working) > wanted:",
         "if False:",
-        "moves, resume",
+        "moves",
     ),
     Mistake(
         "whoever comes later is told of another ingress",
@@ -553,7 +559,7 @@ MISTAKES: Final = (
         "_of_layout",
         "layout.ingress",
         "1",
-        "leaders, resume",
+        "leaders",
     ),
     Mistake(
         "a state that was on disk is not read in",
@@ -561,7 +567,7 @@ MISTAKES: Final = (
         "activate",
         "operator.install_state(disk.get_state())",
         "pass",
-        "spilling, resume",
+        "spilling",
     ),
     Mistake(
         "the state of a copy that is gone stays on disk",
@@ -569,7 +575,7 @@ MISTAKES: Final = (
         "extend",
         "Part | OnDisk",
         "Part",
-        "spilling, resume",
+        "spilling",
     ),
     Mistake(
         "a state leaves memory while its parts travel",
@@ -577,7 +583,7 @@ MISTAKES: Final = (
         "evict",
         " and not self.sends_parts",
         "",
-        "large states on disk, resume",
+        "large states on disk",
     ),
     Mistake(
         "a state is kept a batch too early",
@@ -585,7 +591,7 @@ MISTAKES: Final = (
         "look",
         "copy.done == self.batch",
         "copy.done >= self.batch - 1",
-        "large states, resume",
+        "large states",
     ),
     Mistake(
         "a copy moves to the site of the other one",
@@ -593,7 +599,7 @@ MISTAKES: Final = (
         "may_move",
         "site not in self.members[pair].values()",
         "True",
-        "moves, resume",
+        "moves",
     ),
     Mistake(
         "changes of the leader alone have the log forgotten",
@@ -601,7 +607,7 @@ MISTAKES: Final = (
         "_since",
         "entry.copy.stage >= 0",
         "True",
-        "moves, resume",
+        "moves",
     ),
     Mistake(
         "copies begin before the first batch",
@@ -609,7 +615,7 @@ MISTAKES: Final = (
         "_lay_out",
         "lives, 1, self.first",
         "lives, 1, 0",
-        "later start, resume",
+        "later start",
     ),
     # ZooKeeper
     Mistake(

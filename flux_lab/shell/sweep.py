@@ -71,7 +71,7 @@ KEPT: Final = {"leader killed": 1.0, "leader deposed": 1.0, "server slow": 1.0, 
 """Faults that cost no site: whoever moves of its own accord may lose nothing by them."""
 EAGER: Final = Balance(policy="load", imbalance=1.01, quiet=0.0, delta_min_s=0.1, delta_max_s=0.5)
 
-PAPERS: Final = {
+RESUME: Final = {
     "any": Setting(),
     "leaders": Setting(kinds=LEADERS, faults={"count": 8}),
     "losses": Setting(kinds=LEADERS, faults={"count": 8, "reckless": True}),
@@ -124,11 +124,11 @@ PAPERS: Final = {
     ),
 }
 """Regions by name: everything that is drawn, and those where some things happen more often."""
-SETTINGS: Final = PAPERS | {
-    f"{name}, resume": replace(setting, plan={**setting.plan, "resume": True})
-    for name, setting in PAPERS.items()
+SETTINGS: Final = RESUME | {
+    f"{name}, papers": replace(setting, plan={**setting.plan, "papers": True})
+    for name, setting in RESUME.items()
 }
-"""The regions, and those of jobs that run the resume protocol."""
+"""The regions, and those of jobs that run the papers' protocol."""
 
 
 @dataclass

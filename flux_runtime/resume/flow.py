@@ -35,7 +35,8 @@ class Flow:
         columns: stage -> pair that reads it -> place in `downstream`.
 
     Raises:
-        ValueError: a stage reads none, a later one, or is read by none; a limit is not positive.
+        ValueError: copies may make different units; a stage reads none, a later one, or is read by
+            none; a limit is not positive.
     """
 
     dataflow: Dataflow
@@ -50,6 +51,11 @@ class Flow:
     columns: Mapping[int, Mapping[Pair, int]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.dataflow.shape.set_preserving or self.dataflow.shape.cluster_pairs:
+            raise ValueError(
+                "the copies of a set-preserving operator or of a cluster pair may make different "
+                "units of a batch: only the papers' protocol runs them"
+            )
         inputs = self.inputs or tuple((s - 1,) for s in range(self.last + 1))
         wrong = [s for s, read in enumerate(inputs) if not read or not max(read) < s]
         read_by = {s: tuple(t for t, r in enumerate(inputs) if s in r) for s in self.stages}

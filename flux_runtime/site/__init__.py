@@ -5,15 +5,14 @@
 - `wire`, `codec`, `connection`, `blocking`: frames on one TCP connection per pair of sites, and
   connections of clients; `units`: frames of the resume protocol.
 - `control_messages`: what sites, leader and clients tell each other, as one table.
-- `host`: the machines of one site and what lies on their channels, without any I/O; `admission`:
-  which frames of other sites it takes; `together`: one run of an operator for all partitions;
-  `spilling`: partitions that take turns in memory.
-- `resume_host`: the same under the resume protocol, which no job runs yet; `resume_ledger` and
-  `resume_intake` go with it. `hosting`: what both hosts are asked; `copies`: what of a copy.
-- `moving`, `keeping`: the state of a segment on its way to a standby, and in files.
+- `resume_host`: the copies of one site, without any I/O; `together`: one run of an operator for all
+  partitions; `spilling`: partitions that take turns in memory.
+- `host`: the same under the papers' protocol, for comparison; `admission`: which frames of other
+  sites it takes. `hosting`: what both hosts are asked; `copies`: what of a copy.
+- `moving`, `keeping`: the state of a copy on its way to another one, and in files.
 - `ledger`: membership, layout and view changes as a function of the recorded events; `record`,
-  `snapshot`: where the events are kept, and what takes their place.
-- `collector`, `journal`, `intake`: the two ends of the dataflow.
+  `snapshot`: where the events are kept, and what takes their place. `resume_ledger`: that of jobs.
+- `collector`, `journal`, `intake`, `resume_intake`: the two ends of the dataflow.
 - `worker`: `run_site(config)`; `shell`: the connections around its host; `site_state`: what it
   decides of leader, view and neighbours, without I/O; `site_steps`: what happens to it, and what it
   does; `steps`: of such tables; `statistics`, `idle`, `latency`: what it measures.

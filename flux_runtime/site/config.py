@@ -8,15 +8,13 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.site.collector import HELD_MAX_BYTES, collected
 from flux_runtime.site.key import JobKey
 from flux_runtime.zookeeper.access import Ensemble
 
-RESUME: Final = "BLAZES_FLUX_RESUME"
-"""Environment variable that, when set, has jobs run the resume protocol."""
 Made = Callable[[], Dataflow] | str
 """What gives the dataflow: a function, or `module:function` where it is to be found."""
 
@@ -48,7 +46,7 @@ class Config:
         session_timeout_s: how long a ZooKeeper session outlives its last sign of life.
         patience_s: how long a site goes on without a leader, and a leader waits for its sites.
         report_s: how often a site reports its metrics.
-        resume: run the resume protocol; the same in every process of a job.
+        papers: run the papers' protocol, for comparison; the same in every process of a job.
     """
 
     key: JobKey
@@ -65,7 +63,7 @@ class Config:
     session_timeout_s: float = 10.0
     patience_s: float = 30.0
     report_s: float = 0.5
-    resume: bool = field(default_factory=lambda: bool(os.environ.get(RESUME)))
+    papers: bool = False
 
     def __post_init__(self) -> None:
         if (self.zookeeper is None) == (self.controller is None):

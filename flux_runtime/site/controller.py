@@ -63,7 +63,7 @@ async def control(config: ControllerConfig, started: Callable[[str, int], None] 
         if started is not None:
             started(config.reached_at, port)
         if config.zookeeper is None:
-            leader = Leader(config, _ledger(config), NoRecord())
+            leader = Leader(config, ledger_of(config), NoRecord())
             await front.lead(leader)
             return
         client = await asyncio.get_running_loop().run_in_executor(None, _session, config)
@@ -87,14 +87,15 @@ async def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _ledger(config: ControllerConfig) -> Ledger:
+def ledger_of(config: ControllerConfig) -> Ledger:
+    """The state before the first event."""
     balance = config.balancing
     most = 1 if balance is None else balance.moves_max
-    if config.resume:
-        return ResumeLedger(
-            flow_of(config.made()), wanted=config.sites, first=config.first, parallel_max=most
-        )
-    return Ledger(config.made().shape, wanted=config.sites, parallel_max=most)
+    if config.papers:
+        return Ledger(config.made().shape, wanted=config.sites, parallel_max=most)
+    return ResumeLedger(
+        flow_of(config.made()), wanted=config.sites, first=config.first, parallel_max=most
+    )
 
 
 def _session(config: ControllerConfig) -> Client:
@@ -175,7 +176,7 @@ class Term:
         self.front = front
         self.name = name
         self.loop = asyncio.get_running_loop()
-        self.ledger = _ledger(config)
+        self.ledger = ledger_of(config)
         self.next = 0
         self.following = True
         self.elected: asyncio.Future[Leadership | None] = self.loop.create_future()

@@ -72,9 +72,9 @@ def flow_of(dataflow: Dataflow) -> Flow:
 
 def hosted(config: Config, dataflow: Dataflow, me: int, storage: Storage | None = None) -> AnyHost:
     """The host that a process is told to have."""
-    if config.resume:
-        return ResumeHost(flow_of(dataflow), me, storage=storage)
-    return Host(dataflow, me, credits=config.credits, storage=storage)
+    if config.papers:
+        return Host(dataflow, me, credits=config.credits, storage=storage)
+    return ResumeHost(flow_of(dataflow), me, storage=storage)
 
 
 def states_of(host: AnyHost) -> Moving | Snapshots:

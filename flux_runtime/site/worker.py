@@ -146,7 +146,7 @@ class Worker(Shell):
         self.id = ""
         self.parent = os.getppid() if config.parent is None else config.parent
         shape = self.host.dataflow.shape
-        self.state = SiteState(shape, session_s=config.session_timeout_s, resume=config.resume)
+        self.state = SiteState(shape, session_s=config.session_timeout_s, papers=config.papers)
         self.readers: dict[Connection, Reader] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.port = 0

@@ -42,7 +42,6 @@ class SiteTask:
         zookeeper: the ensemble, with references in place of secrets.
         key: file with the job's key, readable for the user of the job only.
         seats: folder where sites say which executor they are in.
-        resume: run the resume protocol, as the controllers do.
         memory_bytes: of state that stays in memory; None: all of it.
     """
 
@@ -51,7 +50,6 @@ class SiteTask:
     zookeeper: Ensemble
     key: str
     seats: str
-    resume: bool = False
     memory_bytes: int | None = None
 
 
@@ -82,7 +80,6 @@ def host_site(task: SiteTask, room: int, numbers: Iterator[int]) -> Iterator[str
         executor=executor,
         site=number,
         parent=parent,
-        resume=task.resume,
         spill=spill_to(task.memory_bytes),
     )
     try:

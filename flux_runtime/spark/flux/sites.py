@@ -142,7 +142,6 @@ class Sites:
             zookeeper=zookeeper,
             key=str(folder / "key"),
             seats=str(folder / "seats"),
-            resume=self.config.resume,
             memory_bytes=memory_bytes,
         )
         self._controller = ControllerConfig(

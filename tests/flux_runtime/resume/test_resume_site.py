@@ -219,3 +219,5 @@ def test_a_flow_that_is_no_flow_is_refused() -> None:
         Flow(dataflow=dataflow, inputs=((-1,), (-1,), (1,)))
     with pytest.raises(ValueError, match="must be positive"):
         Flow(dataflow=dataflow, window=0)
+    with pytest.raises(ValueError, match="only the papers' protocol"):
+        Flow(dataflow=digest_dataflow(Shape(widths=(1, 1), cluster_pairs=True)))

@@ -15,10 +15,12 @@ from site_ledgers import joined, recovered
 
 from flux_runtime.site.collector import collected
 from flux_runtime.site.config import ControllerConfig
+from flux_runtime.site.hosting import flow_of
 from flux_runtime.site.key import JobKey
 from flux_runtime.site.leader import Leader
 from flux_runtime.site.ledger import Event, Ledger
 from flux_runtime.site.record import ZooKeeperRecord, control_log, decoded, kept_state
+from flux_runtime.site.resume_ledger import ResumeLedger
 from flux_runtime.site.snapshot import restore, snapshot
 from flux_runtime.zookeeper.client import Client, connect
 from flux_runtime.zookeeper.election import Candidate, Elected, Leadership, NotLeading
@@ -27,7 +29,7 @@ from flux_runtime.zookeeper.tail import Trimmed
 
 
 def new() -> Ledger:
-    return Ledger(collected(site_flows.pairs()).shape, wanted=4)
+    return ResumeLedger(flow_of(collected(site_flows.pairs())), wanted=4)
 
 
 def lead(client: Client, app: str) -> Leadership:

@@ -9,6 +9,7 @@ import pytest
 from flux_lab.control_fuzz import flow
 from flux_runtime.protocol.messages import CatchUpReady
 from flux_runtime.protocol.vocabulary import Pair
+from flux_runtime.resume.messages import BEGINNING
 from flux_runtime.site import control_messages as control
 from flux_runtime.site import site_steps as steps
 from flux_runtime.site.collector import collected
@@ -24,8 +25,8 @@ SESSION_S = 2.0
 class Site:
     """The state of site 2, which leader 1 has admitted; others are told as a test says."""
 
-    def __init__(self) -> None:
-        self.state = SiteState(collected(flow()).shape, session_s=SESSION_S)
+    def __init__(self, *, papers: bool = False) -> None:
+        self.state = SiteState(collected(flow()).shape, session_s=SESSION_S, papers=papers)
         self.now = 0.0
         self.admitted("leader", 1)
 
@@ -144,22 +145,26 @@ def test_an_older_leader_is_not_heard() -> None:
         site.handle(steps.Admitted("third", 3, 5))
 
 
-def test_a_log_with_a_gap_or_of_another_dataflow_is_refused() -> None:
-    site = Site()
+@pytest.mark.parametrize("papers", [False, True])
+def test_a_log_with_a_gap_or_of_another_dataflow_or_protocol_is_refused(papers: bool) -> None:
+    site = Site(papers=papers)
+    at = BEGINNING
     pairs = site.state.shape.pairs()
     copies = tuple(control.PlacedCopy(*pair, copy, copy, 0) for pair in pairs for copy in (0, 1))
     with pytest.raises(Malformed, match="at 0"):
         site.handle(steps.LeaderSaid("leader", control.Log(0, ())))
     for part in (copies[2:], (*copies, control.PlacedCopy(9, 0, 0, 0, 0))):
         with pytest.raises(Malformed, match="another dataflow"):
-            site.handle(steps.LeaderSaid("leader", control.Layout(part, 3, 0, 0)))
-    site.handle(steps.LeaderSaid("leader", control.Layout(copies, 3, 0, 0)))
-    entry = control.Failed(0, 0, 0, 1)
-    assert site.handle(steps.LeaderSaid("leader", control.Log(2, (entry, entry)))) == [
+            site.handle(steps.LeaderSaid("leader", control.Layout(part, at, 0, 0)))
+    site.handle(steps.LeaderSaid("leader", control.Layout(copies, at, 0, 0)))
+    entry, stranger = control.Gone(0, 0, 2), control.Failed(0, 0, 0, 1)
+    other: Any = control.Gone(9, 0, 2)
+    if papers:
+        entry, stranger, other = stranger, entry, control.Failed(0, 0, 2, 1)
+    assert site.handle(steps.LeaderSaid("leader", control.Log(at - 1, (entry, entry)))) == [
         steps.Extend(entry)
     ], "one was known"
-    others = (control.Failed(9, 0, 0, 1), control.Failed(0, 0, 2, 1))
-    for start, change in ((5, entry), *((4, other) for other in others)):
+    for start, change in ((at + 2, entry), (at + 1, other), (at + 1, stranger)):
         with pytest.raises(Malformed):
             site.handle(steps.LeaderSaid("leader", control.Log(start, (change,))))
-    assert site.state.position == 4
+    assert site.state.position == at + 1
