@@ -69,7 +69,7 @@ class Shell:
         self.turns = 0
         self._shared: dict[int, tuple[Any, Any]] = {}
         self._scheduled = False
-        self._waiting = False
+        self._later: asyncio.TimerHandle | None = None
 
     # ---- the end
 
@@ -217,6 +217,19 @@ class Shell:
             self._scheduled = True
             self.loop.call_soon(self._turn)
 
+    def schedule_within(self, seconds: float) -> None:
+        """Take a turn after so long, or before."""
+        at = self.loop.time() + seconds
+        if self._later is not None and self._later.when() > at:
+            self._later.cancel()
+            self._later = None
+        if self._later is None:
+            self._later = self.loop.call_at(at, self._wake)
+
+    def _wake(self) -> None:
+        self._later = None
+        self.schedule()
+
     def _turn(self) -> None:
         self._scheduled = False
         if not self.ended.done():  # after an error nothing may go on with half of a change
@@ -231,13 +244,8 @@ class Shell:
         self.write()
         if more or self.host.busy:
             self.schedule()
-        elif self.host.owing and not self._waiting:
-            self._waiting = True
-            self.loop.call_later(ACK_WAIT_S, self._waited)
-
-    def _waited(self) -> None:
-        self._waiting = False
-        self.schedule()
+        elif self.host.owing:
+            self.schedule_within(ACK_WAIT_S)
 
     def write(self) -> None:
         """Write all that is due on every connection."""

@@ -155,7 +155,6 @@ class Worker(Shell):
         self.watched: list[int] = []
         collecting = len(shape.widths) - 1
         self.keeping = Keeping(host, excluded=collecting)
-        self._looking: asyncio.TimerHandle | None = None
         if spill is not None:
             self.spilling = Spilling(host, spill, excluded=collecting)
         self.report = SiteReport(self, idle, self.spilling)
@@ -456,15 +455,10 @@ class Worker(Shell):
         if why and leader is not None:  # whoever leads next is asked, and asks, again
             message = control.reason(f"{self.id} on {self.config.host}: {why}")
             self.tell(leader, control.NotKept(self.keeping.batch, message))
-        again_s = self.keeping.again_s
-        if again_s is not None and self._looking is None:
-            self._looking = self.loop.call_later(again_s, self._look_again)
+        if (again_s := self.keeping.again_s) is not None:
+            self.schedule_within(again_s)
         if self.readers:
             self._serve()
-
-    def _look_again(self) -> None:
-        self._looking = None
-        self.schedule()
 
     def _look_for_watched(self, leader: Connection) -> None:
         """Say which of the watched batches the collector has passed."""
