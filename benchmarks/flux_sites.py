@@ -38,10 +38,12 @@ from typing import Any
 
 from flux_lab.example import events, running_example
 from flux_lab.local_sites import LocalSites
+from flux_lab.papers.hosting import PapersHosting
 from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.site.config import Balance
+from flux_runtime.site.hosting import Hosting
 
 SITES = 4
 ROWS = 1_474_560
@@ -88,7 +90,7 @@ def job(
         dataflow=f"flux_sites:{made.__name__}",
         sites=SITES,
         folder=Path(folder),
-        settings={"papers": papers},
+        settings={"hosting": PapersHosting() if papers else Hosting()},
         controller_settings={"window": 32, **controller},
     )
 

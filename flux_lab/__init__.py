@@ -25,6 +25,7 @@ those who write an operator; the rest proves the protocol.
   `pictures`; `spacetime`: who sent whom what and when.
 - `actions`: the list of the protocol's actions, held to code, tests and mutations.
 - `resume`: the world of the smaller pair protocol, which jobs run.
+- `papers`: the papers' protocol in the sites of whole jobs, beside the one that jobs run.
 - `shell`: whole jobs, leader, sites and clients, on a simulated system that fails.
 - `control_fuzz`: attacks with control messages on a leader and sites that run.
 - `local_sites`, `ensemble`: sites and ZooKeeper servers as processes of this machine.

@@ -18,12 +18,11 @@ from __future__ import annotations
 from typing import Any
 
 from flux_lab.checks import ViolationError
+from flux_lab.papers.host import Host
 from flux_lab.shell.cluster import Cluster
 from flux_runtime.operators.state_file import Restored, file_of
 from flux_runtime.protocol.vocabulary import END, Pair, Status
 from flux_runtime.site.collector import collected
-from flux_runtime.site.host import Host
-from flux_runtime.site.hosting import flow_of
 from flux_runtime.site.leader import Leader
 from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.record import decoded
@@ -75,11 +74,9 @@ def _view(leader: Leader) -> None:
 def recorded(cluster: Cluster, parallel_max: int) -> Ledger:
     """The state that the record in ZooKeeper leads to."""
     dataflow, plan = collected(cluster.flow), cluster.plan
-    if plan.papers:
-        ledger = Ledger(dataflow.shape, wanted=plan.sites, parallel_max=parallel_max)
-    else:
-        flow = flow_of(dataflow)
-        ledger = ResumeLedger(flow, wanted=plan.sites, first=plan.first, parallel_max=parallel_max)
+    ledger = plan.hosting.ledger(
+        dataflow, wanted=plan.sites, first=plan.first, parallel_max=parallel_max
+    )
     nodes = cluster.ensemble.state.nodes
     first = 0
     kept = nodes.get("/blazes/flux/control/snapshot")

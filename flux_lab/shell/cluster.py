@@ -26,6 +26,8 @@ from unittest.mock import patch
 
 from flux_lab.checks import ViolationError, contents
 from flux_lab.example import events, running_example
+from flux_lab.papers import host as papers_host
+from flux_lab.papers.hosting import PapersHosting
 from flux_lab.reference import reference
 from flux_lab.shell import kernel as simulated
 from flux_lab.shell.disk import Disk, Folder
@@ -48,7 +50,6 @@ from flux_runtime.resume.replica import Replica
 from flux_runtime.site import (
     balance,
     controller,
-    host,
     journal,
     keeping,
     leader_state,
@@ -62,6 +63,7 @@ from flux_runtime.site.client import Client, DataLost, Unreachable
 from flux_runtime.site.config import Balance, ControllerConfig, Fenced, SiteConfig, SpillTo
 from flux_runtime.site.feeder import Feeder
 from flux_runtime.site.finding import finder
+from flux_runtime.site.hosting import Hosting
 from flux_runtime.site.key import JobKey
 from flux_runtime.site.leader import Leader
 from flux_runtime.site.ledger import Ledger
@@ -132,6 +134,11 @@ class Plan:
     remembering: bool = False
     first: int = 0
     papers: bool = False
+
+    @property
+    def hosting(self) -> Hosting:
+        """The protocol that the job runs."""
+        return PapersHosting(credits=self.credits) if self.papers else Hosting()
 
 
 def plan_of(rng: random.Random) -> Plan:
@@ -245,8 +252,7 @@ class Cluster:
             "zookeeper": "simulated",
             "session_timeout_s": SESSION_S,
             "patience_s": PATIENCE_S,
-            "credits": plan.credits,
-            "papers": plan.papers,
+            "hosting": plan.hosting,
             "host": "host",
         }
         self.site_config = partial(SiteConfig, **common)
@@ -674,7 +680,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (moving, "STATE_PIECE_BYTES", STATE_PIECE_BYTES),
             (packing, "PART_BYTES", STATE_PIECE_BYTES),
             (processor_state, "PART_BYTES", STATE_PIECE_BYTES),
-            (host, "BASE_MIN_BYTES", 0),
+            (papers_host, "BASE_MIN_BYTES", 0),
             (resume_host, "BASE_MIN_BYTES", 0),
             (keeping, "BASE_MIN_BYTES", 0),
             (record, "SLACK_ENTRIES", plan.slack_entries),

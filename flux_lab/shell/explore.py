@@ -25,6 +25,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from flux_lab.papers.host import Host
 from flux_lab.shell.checks import at_the_end
 from flux_lab.shell.cluster import Cluster, Plan
 from flux_lab.shell.faults import KINDS, FaultPlan, Faults
@@ -34,7 +35,6 @@ from flux_lab.shell.sweep import outcome_of, simulated
 from flux_lab.shell.zookeeper import MACHINE, Connection
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.resume.replica import Replica
-from flux_runtime.site.host import Host
 from flux_runtime.site.resume_host import ResumeHost
 
 HELD_S: Final = 0.05

@@ -18,6 +18,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
+from flux_lab.papers import intake as papers_intake
+from flux_lab.papers.host import Host
+from flux_lab.papers.moving import Moving
 from flux_lab.shell.sweep import run
 from flux_runtime.operators import packing, processor_state
 from flux_runtime.operators.partitioned import Partitioned
@@ -38,7 +41,6 @@ from flux_runtime.site.client_service import ClientService
 from flux_runtime.site.copies import ReplicaCopy
 from flux_runtime.site.feeder import Feeder
 from flux_runtime.site.finding import ZooKeeperFinder
-from flux_runtime.site.host import Host
 from flux_runtime.site.journal import Journal
 from flux_runtime.site.leader import Leader
 from flux_runtime.site.leader_state import LeaderState
@@ -46,7 +48,6 @@ from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.reader import Reader
 from flux_runtime.site.resume_host import ResumeHost
 from flux_runtime.site.resume_host import Snapshots as ResumeSnapshots
-from flux_runtime.site.resume_intake import ResumeIntake
 from flux_runtime.site.resume_ledger import PlacingController, ResumeLedger
 from flux_runtime.site.site_state import SiteState
 from flux_runtime.site.view import View
@@ -292,7 +293,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         "the egress is not rebuilt",
-        intake,
+        papers_intake,
         "rebuild_egress",
         "alone = inlet.status[d] is Status.ACTIVE and inlet.status[other(d)] is not Status.ACTIVE",
         "alone = False",
@@ -322,14 +323,14 @@ MISTAKES: Final = (
     ),
     Mistake(
         "a batch is not written into the journal",
-        ResumeIntake,
+        intake.Intake,
         "pump",
         "self.journal.append(Record(self.fed, source, key, rows))",
         "pass",
     ),
     Mistake(
         "a batch is acknowledged when it is fed",
-        intake.Intake,
+        papers_intake.PapersIntake,
         "_lowest",
         "return min(held)",
         "return self.ingress.last + 1",
@@ -373,7 +374,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         "the end of the input is not kept",
-        ResumeIntake,
+        intake.Intake,
         "begin",
         "self.ended = any(record.key == END_KEY for record in records)",
         "self.ended = False",
@@ -410,7 +411,7 @@ MISTAKES: Final = (
     # states
     Mistake(
         "a state that waits for its connection is dropped",
-        moving.Moving,
+        Moving,
         "ship",
         "self.unsent.append(move)",
         "pass",
@@ -507,7 +508,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         "a new leader does not feed anew what is in the journal",
-        ResumeIntake,
+        intake.Intake,
         "begin",
         "self.host.begin(self.fed)",
         "self.fed += len(self.again)\n    self.again.clear()\n    self.host.begin(self.fed)",
@@ -515,7 +516,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         "a batch is safe when it is fed, under the resume protocol",
-        ResumeIntake,
+        intake.Intake,
         "pump",
         "min(self.fed, host.site.low[INGRESS])",
         "self.fed",

@@ -7,12 +7,12 @@
 - `control_messages`: what sites, leader and clients tell each other, as one table.
 - `resume_host`: the copies of one site, without any I/O; `together`: one run of an operator for all
   partitions; `spilling`: partitions that take turns in memory.
-- `host`: the same under the papers' protocol, for comparison; `admission`: which frames of other
-  sites it takes. `hosting`: what both hosts are asked; `copies`: what of a copy.
+- `hosting`: what processes are made of, which the laboratory puts another protocol in place of;
+  `copies`: what others see of a copy.
 - `moving`, `keeping`: the state of a copy on its way to another one, and in files.
 - `ledger`: membership, layout and view changes as a function of the recorded events; `record`,
   `snapshot`: where the events are kept, and what takes their place. `resume_ledger`: that of jobs.
-- `collector`, `journal`, `intake`, `resume_intake`: the two ends of the dataflow.
+- `collector`, `journal`, `intake`: the two ends of the dataflow.
 - `worker`: `run_site(config)`; `shell`: the connections around its host; `site_state`: what it
   decides of leader, view and neighbours, without I/O; `site_steps`: what happens to it, and what it
   does; `steps`: of such tables; `statistics`, `idle`, `latency`: what it measures.

@@ -1,4 +1,4 @@
-"""Protocol messages and rows as bytes, and back.
+"""Rows as bytes, and back.
 
 Rows travel as Arrow IPC messages; a schema is sent once per connection and then named by number.
 Everything that is read is checked: what is not well-formed raises `Malformed`, never anything else.
@@ -11,28 +11,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from flux_runtime.protocol.channels import Channel, Envelope, Frame
-from flux_runtime.protocol.messages import (
-    Ack,
-    Csync,
-    Data,
-    Message,
-    Pause,
-    PauseAck,
-    Progress,
-    Psync,
-    Reverse,
-)
-from flux_runtime.protocol.vocabulary import Node
 from flux_runtime.site.wire import Bundles, Kind, Malformed
 
 SCHEMAS_MAX: Final = 1024
 """Schemas of one connection."""
 
-ENVELOPE: Final = struct.Struct("<hHBIhHBIBqIx")
-"""Source node, destination node, kind of message, its number, number of the schema."""
-CREDIT: Final = struct.Struct("<hHBIhHBIH")
-ACKNOWLEDGED: Final = struct.Struct("<hHBIhHBIq")
 ROWS: Final = struct.Struct("<qIxxxx")
 """A number, number of the schema; then rows."""
 STATE: Final = struct.Struct("<hHBIxxxxxxxQ")
@@ -40,10 +23,6 @@ STATE: Final = struct.Struct("<hHBIxxxxxxxQ")
 OFFER: Final = struct.Struct("<qqIxxxx")
 """Batch and offset of a source, number of the schema; then rows."""
 
-NUMBERED: Final[tuple[type[Any], ...]] = (
-    Data, Progress, Psync, PauseAck, Reverse, Pause, Csync,
-)  # fmt: skip
-CODE: Final = {kind: code for code, kind in enumerate(NUMBERED)}
 SELF_CONTAINED: Final = 0xFFFFFFFF
 """In place of a schema's number: the payload is a whole IPC stream."""
 
@@ -131,82 +110,3 @@ def _has_dictionary(schema: Any) -> bool:
     return any(
         pa.types.is_dictionary(field.type) or pa.types.is_nested(field.type) for field in schema
     )
-
-
-# ---- frames of the multiplexer
-
-
-def put_frame(frame: Frame, encoder: RowsEncoder, out: Bundles) -> None:
-    """Append a multiplexer's frame."""
-    if frame.credits:
-        packed = [CREDIT.pack(*c.src, *c.dst, n) for c, n in frame.credits]
-        out.add(Kind.CREDITS, b"".join(packed))
-    acks: list[bytes] = []
-    for src, dst, message in ((e.src, e.dst, e.message) for e in frame.envelopes):
-        if isinstance(message, Ack):
-            acks.append(ACKNOWLEDGED.pack(*src, *dst, message.batch))
-            continue
-        _put_acks(acks, out)
-        code = CODE[type(message)]
-        if isinstance(message, Data):
-            number = encoder.schema_number(message.rows.schema, out)
-            head = ENVELOPE.pack(*src, *dst, code, message.batch, number)
-            out.add(Kind.MESSAGE, head, encoder.payload(message.rows, number))
-        else:
-            out.add(Kind.MESSAGE, ENVELOPE.pack(*src, *dst, code, _number(message), 0))
-    _put_acks(acks, out)
-
-
-def _put_acks(acks: list[bytes], out: Bundles) -> None:
-    """One frame for acknowledgements with nothing between them; every channel keeps its order."""
-    if acks:
-        out.add(Kind.ACKS, b"".join(acks))
-        acks.clear()
-
-
-def _number(message: Message) -> int:
-    match message:
-        case Progress(number) | Psync(number) | PauseAck(number):
-            return number
-        case Pause(number) | Csync(number):
-            return number
-        case _:
-            return 0
-
-
-def take_message(body: memoryview, decoder: RowsDecoder) -> Envelope:
-    """The envelope of a MESSAGE frame."""
-    if len(body) < ENVELOPE.size:
-        raise Malformed("a message without its head")
-    s, p, c, life, s2, p2, c2, life2, code, number, schema = ENVELOPE.unpack_from(body)
-    if code >= len(NUMBERED):
-        raise Malformed(f"no message of kind {code}")
-    message: Message
-    kind = NUMBERED[code]
-    if kind is Data:
-        message = Data(number, decoder.rows(body[ENVELOPE.size :], schema))
-    elif kind is Reverse:
-        message = Reverse()
-    else:
-        message = kind(number)
-    return Envelope(Node(s, p, c, life), Node(s2, p2, c2, life2), message)
-
-
-def take_acks(body: memoryview) -> tuple[Envelope, ...]:
-    """The contents of an ACKS frame."""
-    if len(body) % ACKNOWLEDGED.size:
-        raise Malformed("acknowledgements that are cut off")
-    return tuple(
-        Envelope(Node(s, p, c, life), Node(s2, p2, c2, life2), Ack(number))
-        for s, p, c, life, s2, p2, c2, life2, number in ACKNOWLEDGED.iter_unpack(body)
-    )
-
-
-def take_credits(body: memoryview) -> tuple[tuple[Channel, int], ...]:
-    """The contents of a CREDITS frame."""
-    if len(body) % CREDIT.size:
-        raise Malformed("credits that are cut off")
-    frames = []
-    for s, p, c, life, s2, p2, c2, life2, n in CREDIT.iter_unpack(body):
-        frames.append((Channel(Node(s, p, c, life), Node(s2, p2, c2, life2)), n))
-    return tuple(frames)

@@ -14,12 +14,12 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.messages import Rows
-from flux_runtime.protocol.vocabulary import END, Pair, Shape
+from flux_runtime.protocol.vocabulary import Pair, Shape
 
 HELD_MAX_BYTES: Final = 64 << 20
 """Uncommitted results beyond which the collector takes no more, which in the end holds the source
@@ -111,11 +111,3 @@ def collected(dataflow: Dataflow, *, held_max_bytes: int = HELD_MAX_BYTES) -> Da
         return dataflow.split(stage, rows, width)
 
     return dataclasses.replace(dataflow, shape=shape, operator=operator, split=split)
-
-
-def next_offset(segment: Any) -> tuple[int, bool]:
-    """The offset that a copy of the collector has reached, and whether the input has ended."""
-    progress: int = segment.producer.progress
-    if progress >= END:
-        return segment.operator.last + 1, True
-    return progress + 1, False

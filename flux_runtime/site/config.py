@@ -12,6 +12,7 @@ from typing import Literal
 
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.site.collector import HELD_MAX_BYTES, collected
+from flux_runtime.site.hosting import Hosting
 from flux_runtime.site.key import JobKey
 from flux_runtime.zookeeper.access import Ensemble
 
@@ -41,12 +42,11 @@ class Config:
         advertise: address that others reach this process at; `bind` if left out.
         host: the machine, for placing copies apart.
         executor: what the process shares its fate with on that machine; its parent if left out.
-        credits: units under way per channel.
         held_max_bytes: uncommitted results that the collector takes.
         session_timeout_s: how long a ZooKeeper session outlives its last sign of life.
         patience_s: how long a site goes on without a leader, and a leader waits for its sites.
         report_s: how often a site reports its metrics.
-        papers: run the papers' protocol, for comparison; the same in every process of a job.
+        hosting: the pair protocol; the same in every process of a job.
     """
 
     key: JobKey
@@ -58,12 +58,11 @@ class Config:
     advertise: str | None = None
     host: str = field(default_factory=socket.gethostname)
     executor: str = ""
-    credits: int = 4
     held_max_bytes: int = HELD_MAX_BYTES
     session_timeout_s: float = 10.0
     patience_s: float = 30.0
     report_s: float = 0.5
-    papers: bool = False
+    hosting: Hosting = field(default_factory=Hosting)
 
     def __post_init__(self) -> None:
         if (self.zookeeper is None) == (self.controller is None):

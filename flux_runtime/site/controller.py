@@ -13,7 +13,6 @@ from flux_runtime.site.config import ControllerConfig
 from flux_runtime.site.connection import Connection, dial, listen
 from flux_runtime.site.control_messages import FollowerGreeting, Role, decode_greeting, encode
 from flux_runtime.site.finding import ZooKeeperFinder
-from flux_runtime.site.hosting import flow_of
 from flux_runtime.site.leader import Leader
 from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.record import (
@@ -23,7 +22,6 @@ from flux_runtime.site.record import (
     decoded,
     kept_state,
 )
-from flux_runtime.site.resume_ledger import ResumeLedger
 from flux_runtime.site.snapshot import restore
 from flux_runtime.site.wire import Kind
 from flux_runtime.zookeeper.client import Client, connect
@@ -91,10 +89,8 @@ def ledger_of(config: ControllerConfig) -> Ledger:
     """The state before the first event."""
     balance = config.balancing
     most = 1 if balance is None else balance.moves_max
-    if config.papers:
-        return Ledger(config.made().shape, wanted=config.sites, parallel_max=most)
-    return ResumeLedger(
-        flow_of(config.made()), wanted=config.sites, first=config.first, parallel_max=most
+    return config.hosting.ledger(
+        config.made(), wanted=config.sites, first=config.first, parallel_max=most
     )
 
 

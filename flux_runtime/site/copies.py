@@ -1,21 +1,52 @@
-"""The copies of a site, as whoever reports on them, keeps their states or spills them sees them.
-
-Both protocols have them: `SegmentCopy` is that of the papers' protocol, `ReplicaCopy` that of
-`flux_runtime.resume`.
-"""
+"""The copies of a site, as whoever reports on them, keeps their states or spills them sees them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
 from flux_runtime.protocol.dataflow import Operator
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.spill import Storage
-from flux_runtime.protocol.vocabulary import Node, Status
+from flux_runtime.protocol.vocabulary import Node, Pair
 from flux_runtime.resume.messages import Copy
 from flux_runtime.resume.replica import Replica
 from flux_runtime.resume.site import Site
+
+LEADER: Final = -1
+"""The site number of whoever leads the controller; it hosts ingress and egress."""
+BASE_MIN_BYTES: Final = 1 << 20
+"""Of a state of which most is sent before the partition waits for it."""
+Placement = Mapping[tuple[Pair, int], int]
+"""Site, or number, of each copy."""
+
+
+@dataclass
+class Load:
+    """The work of one copy since it came here.
+
+    Attributes:
+        rows: rows received.
+        units: units received.
+        operator_s: processor time of its operator.
+        cpu_s: processor time of all that was done for it, its operator included.
+    """
+
+    rows: int = 0
+    units: int = 0
+    operator_s: float = 0.0
+    cpu_s: float = 0.0
+
+    def minus(self, before: Load | None) -> Load:
+        """The work that it has done since then."""
+        if before is None:
+            return self
+        return Load(
+            self.rows - before.rows,
+            self.units - before.units,
+            self.operator_s - before.operator_s,
+            self.cpu_s - before.cpu_s,
+        )
 
 
 class HostedCopy(Protocol):
@@ -71,87 +102,6 @@ class HostedCopy(Protocol):
 
     def buffered(self) -> int:
         """Units of its output that consumers may still want."""
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentCopy:
-    """A segment, and how many messages wait for it on channels."""
-
-    segment: Segment
-    unread: int
-
-    @property
-    def name(self) -> Node:
-        """See `HostedCopy`."""
-        return self.segment.node
-
-    @property
-    def place(self) -> int:
-        """See `HostedCopy`."""
-        return self.segment.node.copy
-
-    @property
-    def operator(self) -> Operator:
-        """See `HostedCopy`."""
-        return self.segment.operator
-
-    @property
-    def works(self) -> bool:
-        """See `HostedCopy`."""
-        return self.segment.status is Status.ACTIVE
-
-    @property
-    def done(self) -> int:
-        """See `HostedCopy`."""
-        return self.segment.complete()
-
-    @property
-    def resident(self) -> bool:
-        """See `HostedCopy`."""
-        return self.segment.back.resident
-
-    @property
-    def sends_parts(self) -> bool:
-        """See `HostedCopy`."""
-        segment = self.segment
-        return segment.standby is not None and segment.in_parts == segment.standby.life
-
-    @property
-    def waiting(self) -> bool:
-        """See `HostedCopy`."""
-        return self.segment.back.waiting
-
-    def can_work(self) -> bool:
-        """See `HostedCopy`."""
-        return self.segment.can_work()
-
-    def evict(self) -> None:
-        """See `HostedCopy`."""
-        self.segment.evict()
-
-    def activate(self) -> None:
-        """See `HostedCopy`."""
-        self.segment.activate()
-
-    def state(self) -> Any:
-        """See `HostedCopy`."""
-        return self.segment.back.snapshot()[0]
-
-    def state_size(self) -> int:
-        """See `HostedCopy`."""
-        return int(self.segment.back.state_size())  # an operator may say 1e6
-
-    def waiting_size(self) -> int:
-        """See `HostedCopy`."""
-        return int(self.segment.back.waiting_size())
-
-    def queued(self) -> int:
-        """See `HostedCopy`."""
-        return self.unread + sum(len(inlet.queue) for inlet in self.segment.consumer.inlets)
-
-    def buffered(self) -> int:
-        """See `HostedCopy`."""
-        return sum(len(outlet.buffer) for outlet in self.segment.producer.outlets)
 
 
 class OnDisk:

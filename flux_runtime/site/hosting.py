@@ -1,10 +1,11 @@
 # ruff: noqa: D102 (what each method does stands where it is implemented)
-"""The host of a process, of either protocol, and the states that leave and reach it."""
+"""The pair protocol of a process: its host, and what goes with it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.spill import Storage
@@ -12,20 +13,23 @@ from flux_runtime.protocol.vocabulary import Node
 from flux_runtime.resume.flow import Flow
 from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.collector import HeldResults
-from flux_runtime.site.config import Config
 from flux_runtime.site.control_messages import AnyNotice
-from flux_runtime.site.copies import HostedCopy
-from flux_runtime.site.host import Host, Load, Placement
-from flux_runtime.site.moving import Moving
+from flux_runtime.site.copies import HostedCopy, Load, Placement
+from flux_runtime.site.intake import Intake
+from flux_runtime.site.journal import Journal
+from flux_runtime.site.ledger import Ledger
+from flux_runtime.site.moving import States
 from flux_runtime.site.resume_host import ResumeHost, Snapshots
+from flux_runtime.site.resume_ledger import ResumeLedger
 from flux_runtime.site.wire import Bundles, Kind
 
 
 class AnyHost(Protocol):
-    """A host as whoever runs it sees it; `Host` and `ResumeHost` say what each does."""
+    """A host as whoever runs it sees it; `ResumeHost` says what each does."""
 
     dataflow: Dataflow
     storage: Storage | None
+    last: int | None
 
     # fmt: off
     @property
@@ -70,16 +74,35 @@ def flow_of(dataflow: Dataflow) -> Flow:
     return Flow(dataflow=dataflow, collects=True)
 
 
-def hosted(config: Config, dataflow: Dataflow, me: int, storage: Storage | None = None) -> AnyHost:
-    """The host that a process is told to have."""
-    if config.papers:
-        return Host(dataflow, me, credits=config.credits, storage=storage)
-    return ResumeHost(flow_of(dataflow), me, storage=storage)
+@dataclass(frozen=True)
+class Hosting:
+    """The pair protocol that jobs run, the resume protocol, as the parts of their processes.
 
+    The laboratory has another one to compare it with (`flux_lab.papers`).
 
-def states_of(host: AnyHost) -> Moving | Snapshots:
-    """The states that leave and reach a host."""
-    if isinstance(host, Host):
-        return Moving(host)
-    assert isinstance(host, ResumeHost)
-    return Snapshots(host)
+    Attributes:
+        resumes: it is the resume protocol: view changes and notices are of its own kinds.
+    """
+
+    resumes: ClassVar[bool] = True
+
+    def host(self, dataflow: Dataflow, me: int, storage: Storage | None = None) -> AnyHost:
+        """The host of a process."""
+        return ResumeHost(flow_of(dataflow), me, storage=storage)
+
+    def states(self, host: AnyHost) -> States:
+        """The states that leave and reach a host."""
+        assert isinstance(host, ResumeHost)
+        return Snapshots(host)
+
+    def intake(self, host: AnyHost, journal: Journal, **options: Any) -> Intake:
+        """The ingress at a host; for the options see `Intake`."""
+        return Intake(host, journal, **options)
+
+    def ledger(
+        self, dataflow: Dataflow, *, wanted: int, first: int = 0, parallel_max: int = 1
+    ) -> Ledger:
+        """The state before the first event; see `ResumeLedger`."""
+        return ResumeLedger(
+            flow_of(dataflow), wanted=wanted, first=first, parallel_max=parallel_max
+        )

@@ -18,8 +18,7 @@ from typing import Any, Final
 from flux_runtime.operators.state_file import PartsFile, file_of, mark_ready, write_state
 from flux_runtime.protocol.dataflow import InParts
 from flux_runtime.protocol.vocabulary import Node, Pair
-from flux_runtime.site.copies import HostedCopy
-from flux_runtime.site.host import BASE_MIN_BYTES
+from flux_runtime.site.copies import BASE_MIN_BYTES, HostedCopy
 from flux_runtime.site.hosting import AnyHost
 
 PAUSE_RATIO: Final = 0.5

@@ -1,8 +1,8 @@
 """One term of leading: what a controller does from its election to its end.
 
 All decisions are those of `LeaderState`. This hands it what happens, connections, messages, time,
-and carries out its instructions. It hosts ingress and egress, which a new leader rebuilds from the
-journal and from what the copies have received.
+and carries out its instructions. It hosts the ingress, which goes on from the journal when another
+process leads.
 """
 
 from __future__ import annotations
@@ -22,15 +22,12 @@ from flux_runtime.site.codec import OFFER
 from flux_runtime.site.config import ControllerConfig
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.control_messages import Message, Role
-from flux_runtime.site.host import LEADER, Host
-from flux_runtime.site.hosting import hosted
-from flux_runtime.site.intake import Intake, rebuild_egress
+from flux_runtime.site.copies import LEADER
 from flux_runtime.site.journal import Journal, Key
 from flux_runtime.site.leader_state import LeaderState
 from flux_runtime.site.ledger import Event, Ledger
 from flux_runtime.site.record import EventRecord
 from flux_runtime.site.reports import Reports
-from flux_runtime.site.resume_intake import ResumeIntake
 from flux_runtime.site.shell import Link, Shell
 from flux_runtime.site.stage_log import StageLog, StageNumbers
 from flux_runtime.site.steps import Step
@@ -68,7 +65,7 @@ class Leader(Shell):
         remove: Callable[[str], None] = lambda _: None,
         members: Callable[[], frozenset[str] | None] = lambda: None,
     ) -> None:
-        super().__init__(config, hosted(config, config.made(), LEADER))
+        super().__init__(config, config.hosting.host(config.made(), LEADER))
         self.config: ControllerConfig = config
         self.state = LeaderState(
             ledger,
@@ -80,9 +77,8 @@ class Leader(Shell):
         self.remove = remove
         self.members = members
         journal = Journal(config.folder / "journal", fsync=config.durable == "machine")
-        feeding: type[Intake] = Intake if isinstance(self.host, Host) else ResumeIntake
-        self.intake = feeding(
-            cast(Host, self.host),
+        self.intake = config.hosting.intake(
+            self.host,
             journal,
             window=config.window,
             on_taken=lambda source, key: self.step(steps.OfferSafe(source, key)),
@@ -228,8 +224,6 @@ class Leader(Shell):
         self.intake.begin(
             request.epoch, request.controller, request.received, position=request.position
         )
-        if isinstance(self.host, Host):
-            rebuild_egress(self.host, request.controller, position=request.position)
         self.feeding = True
         self.event("leading", epoch=request.epoch, under_way=len(self.intake.under_way))
 

@@ -1,6 +1,6 @@
 """The copies of one site under the resume protocol, and what lies between it and other sites.
 
-It hosts a `Site` as `host` hosts segments: frames in and out as bytes, turns in which operators
+It hosts a `Site`: frames in and out as bytes, turns in which operators
 run, states that leave and arrive, results. What other sites say is read only as far as it is theirs
 to say: units of producers, acknowledgements and resumes of consumers that stand there. What is not
 is left alone; it may also come from a site that does not know yet that its copies are taken for
@@ -45,9 +45,8 @@ from flux_runtime.resume.replica import Replica
 from flux_runtime.resume.site import Site
 from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.collector import Collector, HeldResults
-from flux_runtime.site.copies import OnDisk, ReplicaCopy, name_of
-from flux_runtime.site.host import BASE_MIN_BYTES, LEADER
-from flux_runtime.site.host import Load as Loaded
+from flux_runtime.site.copies import BASE_MIN_BYTES, LEADER, OnDisk, ReplicaCopy, name_of
+from flux_runtime.site.copies import Load as Loaded
 from flux_runtime.site.moving import OnLink, States
 from flux_runtime.site.together import Part, Shared
 from flux_runtime.site.units import POSITION_MAX, put_units, take_units

@@ -19,7 +19,7 @@ from flux_runtime.protocol.vocabulary import INGRESS, Node, Pair, Status
 from flux_runtime.resume.controller import Controller
 from flux_runtime.resume.flow import Flow
 from flux_runtime.resume.messages import BEGINNING, Avail, Copy, Fail, LogEntry, Lost, Start
-from flux_runtime.site.host import LEADER
+from flux_runtime.site.copies import LEADER
 from flux_runtime.site.ledger import Event, Layout, Ledger, apart, lay_out
 
 

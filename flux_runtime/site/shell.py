@@ -17,7 +17,7 @@ from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.config import Config
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.control_messages import Message, Role, reason
-from flux_runtime.site.hosting import AnyHost, states_of
+from flux_runtime.site.hosting import AnyHost
 from flux_runtime.site.moving import OnLink
 from flux_runtime.site.wire import Kind, Malformed
 
@@ -61,7 +61,7 @@ class Shell:
     def __init__(self, config: Config, host: AnyHost) -> None:
         self.config = config
         self.host = host
-        self.moving = states_of(host)
+        self.moving = config.hosting.states(host)
         self.loop = asyncio.get_running_loop()
         self.links: dict[int, Connection] = {}
         self.open: dict[Connection, Link] = {}

@@ -55,7 +55,7 @@ class SiteState:
     Args:
         shape: of the dataflow, with the collector.
         session_s: how long a site is tried before it is accused.
-        papers: the job runs the papers' protocol, where copies have numbers of their own pair.
+        resumes: the job runs the resume protocol, where no copy has a number of one before.
 
     Attributes:
         number: of this site; None until a leader has admitted it.
@@ -72,10 +72,10 @@ class SiteState:
         told: how many of them the present leader has been told.
     """
 
-    def __init__(self, shape: Shape, *, session_s: float, papers: bool = False) -> None:
+    def __init__(self, shape: Shape, *, session_s: float, resumes: bool = True) -> None:
         self.shape = shape
         self.session_s = session_s
-        self.papers = papers
+        self.resumes = resumes
         self.now = 0.0
         self.number: int | None = None
         self.epoch = 0
@@ -202,7 +202,7 @@ class SiteState:
         if not placed <= every or {pair for pair, _ in placed} != set(self.shape.pairs()):
             raise Malformed("a layout of another dataflow")
         mine = [copy for copy in copies if copy.site == self.number]
-        begins = not any(copy.life for copy in mine) if self.papers else base <= BEGINNING
+        begins = base <= BEGINNING if self.resumes else not any(copy.life for copy in mine)
         if mine and not begins:
             raise Malformed(f"site {self.number} is new and has no copy to go on with")
         self.laid_out = True
@@ -217,12 +217,12 @@ class SiteState:
         """
         if not self.laid_out or start > self.position:
             raise Malformed(f"the log from {start} on, at {self.position}")
-        pairs = {*self.shape.pairs(), *([] if self.papers else [THE_INGRESS.pair])}
+        pairs = {*self.shape.pairs(), *([THE_INGRESS.pair] if self.resumes else [])}
         for entry in entries:
             copy = getattr(entry, "copy", 0)
             if Pair(entry.stage, entry.part) not in pairs or copy >= self.shape.copies:
                 raise Malformed(f"a view change of another dataflow: {entry}")
-            if isinstance(entry, control.RESUMED) == self.papers:
+            if isinstance(entry, control.RESUMED) != self.resumes:
                 raise Malformed(f"a view change of another protocol: {entry}")
         for entry in entries[self.position - start :]:
             self.position += 1

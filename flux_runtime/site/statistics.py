@@ -26,8 +26,7 @@ from flux_runtime.site.control_messages import (
     ResetStatistics,
     Statistics,
 )
-from flux_runtime.site.copies import HostedCopy
-from flux_runtime.site.host import LEADER, Load
+from flux_runtime.site.copies import LEADER, HostedCopy, Load
 from flux_runtime.site.hosting import AnyHost
 from flux_runtime.site.idle import IdleSelector
 from flux_runtime.site.shell import Shell

@@ -26,12 +26,10 @@ from flux_runtime.site.codec import ROWS, RowsEncoder
 from flux_runtime.site.config import Fenced, SiteConfig, SpillTo
 from flux_runtime.site.connection import Connection, dial, listen
 from flux_runtime.site.control_messages import Message, Results, Role, encode
+from flux_runtime.site.copies import LEADER
 from flux_runtime.site.finding import Finder, finder
-from flux_runtime.site.host import LEADER
-from flux_runtime.site.hosting import hosted
 from flux_runtime.site.idle import IdleSelector, run
 from flux_runtime.site.keeping import Keeping
-from flux_runtime.site.resume_host import ResumeHost
 from flux_runtime.site.shell import Link, Shell
 from flux_runtime.site.site_state import SiteState
 from flux_runtime.site.spilling import UNLIMITED, SiteStorage, Spilling
@@ -138,7 +136,7 @@ class Worker(Shell):
             limit = UNLIMITED if spill.disk_bytes is None else spill.disk_bytes
             storage = SiteStorage(spill.folder, max_bytes=limit)
         dataflow = config.made() if storage is not None else together(config.made())
-        host = hosted(config, dataflow, LEADER - 1, storage)
+        host = config.hosting.host(dataflow, LEADER - 1, storage)
         super().__init__(config, host)
         self.config: SiteConfig = config
         self.finder = finder
@@ -146,7 +144,9 @@ class Worker(Shell):
         self.id = ""
         self.parent = os.getppid() if config.parent is None else config.parent
         shape = self.host.dataflow.shape
-        self.state = SiteState(shape, session_s=config.session_timeout_s, papers=config.papers)
+        self.state = SiteState(
+            shape, session_s=config.session_timeout_s, resumes=config.hosting.resumes
+        )
         self.readers: dict[Connection, Reader] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -430,7 +430,7 @@ class Worker(Shell):
                 self.tell(leader, control.Done(errand))
             case control.Keep(batch, folder):
                 self.keeping.ask(batch, folder)
-            case control.Ended(batches) if isinstance(self.host, ResumeHost):
+            case control.Ended(batches):
                 self.host.last = batches
             case control.Watch(batch):
                 if len(self.watched) < WATCHED_MAX:

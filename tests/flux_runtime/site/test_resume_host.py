@@ -33,7 +33,7 @@ from flux_runtime.resume.site import Site
 from flux_runtime.site import codec, moving, resume_host
 from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.collector import collected
-from flux_runtime.site.host import LEADER
+from flux_runtime.site.copies import LEADER
 from flux_runtime.site.moving import OnLink
 from flux_runtime.site.resume_host import AHEAD_MAX, SNAPSHOT, ResumeHost, Snapshots
 from flux_runtime.site.together import Part, together

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from flux_lab.example import events, running_example
+from flux_lab.papers.host import Host
+from flux_lab.papers.intake import PapersIntake
 from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.controller import Controller, chained
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.site import journal as module
 from flux_runtime.site import stage_log
-from flux_runtime.site.host import LEADER, Host
-from flux_runtime.site.intake import Intake
+from flux_runtime.site.copies import LEADER
 from flux_runtime.site.journal import END_KEY, Journal, Record
 from flux_runtime.site.stage_log import RATE_S, StageLog
 
@@ -71,7 +72,7 @@ def test_files_go_when_every_copy_has_their_batches(
     again.trim(6)
     host = Host(running_example(shape := Shape(widths=(2, 1))), LEADER, credits=1)
     controller = Controller(host.dataflow.shape, chained(shape, 2), frozenset((0, 1)))
-    intake = Intake(host, Journal(tmp_path), window=1, on_taken=lambda *_: None)
+    intake = PapersIntake(host, Journal(tmp_path), window=1, on_taken=lambda *_: None)
     intake.begin(3, controller, {}, position=0)  # whoever had received them is gone
     assert intake.ingress.last == 5
 

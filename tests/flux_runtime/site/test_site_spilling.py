@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from flux_lab.example import events, running_example
+from flux_lab.papers.copies import next_offset
+from flux_lab.papers.host import Host
 from flux_lab.reference import reference
 from flux_runtime.protocol.back import Back
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Shape
-from flux_runtime.site.collector import Collector, collected, next_offset
+from flux_runtime.site.collector import Collector, collected
 from flux_runtime.site.config import SpillTo
-from flux_runtime.site.host import LEADER, Host
+from flux_runtime.site.copies import LEADER
 from flux_runtime.site.spilling import SiteStorage, Spilling
 
 NODE, OTHER = Node(0, 0, 0, 0), Node(0, 1, 0, 0)

@@ -25,8 +25,8 @@ SESSION_S = 2.0
 class Site:
     """The state of site 2, which leader 1 has admitted; others are told as a test says."""
 
-    def __init__(self, *, papers: bool = False) -> None:
-        self.state = SiteState(collected(flow()).shape, session_s=SESSION_S, papers=papers)
+    def __init__(self, *, resumes: bool = True) -> None:
+        self.state = SiteState(collected(flow()).shape, session_s=SESSION_S, resumes=resumes)
         self.now = 0.0
         self.admitted("leader", 1)
 
@@ -145,9 +145,9 @@ def test_an_older_leader_is_not_heard() -> None:
         site.handle(steps.Admitted("third", 3, 5))
 
 
-@pytest.mark.parametrize("papers", [False, True])
-def test_a_log_with_a_gap_or_of_another_dataflow_or_protocol_is_refused(papers: bool) -> None:
-    site = Site(papers=papers)
+@pytest.mark.parametrize("resumes", [True, False])
+def test_a_log_with_a_gap_or_of_another_dataflow_or_protocol_is_refused(resumes: bool) -> None:
+    site = Site(resumes=resumes)
     at = BEGINNING
     pairs = site.state.shape.pairs()
     copies = tuple(control.PlacedCopy(*pair, copy, copy, 0) for pair in pairs for copy in (0, 1))
@@ -159,7 +159,7 @@ def test_a_log_with_a_gap_or_of_another_dataflow_or_protocol_is_refused(papers: 
     site.handle(steps.LeaderSaid("leader", control.Layout(copies, at, 0, 0)))
     entry, stranger = control.Gone(0, 0, 2), control.Failed(0, 0, 0, 1)
     other: Any = control.Gone(9, 0, 2)
-    if papers:
+    if not resumes:
         entry, stranger, other = stranger, entry, control.Failed(0, 0, 2, 1)
     assert site.handle(steps.LeaderSaid("leader", control.Log(at - 1, (entry, entry)))) == [
         steps.Extend(entry)

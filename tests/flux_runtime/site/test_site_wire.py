@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flux_lab.papers.frames import put_frame, take_acks, take_credits, take_message
 from flux_runtime.protocol.channels import Channel, Envelope, Frame
 from flux_runtime.protocol.messages import (
     Ack,
@@ -28,14 +29,7 @@ from flux_runtime.protocol.messages import (
     Reverse,
 )
 from flux_runtime.protocol.vocabulary import Node, Pair
-from flux_runtime.site.codec import (
-    RowsDecoder,
-    RowsEncoder,
-    put_frame,
-    take_acks,
-    take_credits,
-    take_message,
-)
+from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.control_messages import (
     Role,
     decode,

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import site_flows
-from site_ledgers import joined
 
 from flux_lab.example import events, running_example
+from flux_lab.papers.copies import next_offset
+from flux_lab.papers.host import Host
+from flux_lab.papers.intake import rebuilt_ingress
 from flux_lab.reference import reference
 from flux_runtime.operators import processor_state
 from flux_runtime.operators.state_file import PARTS, Restored, file_of, size_of
@@ -21,10 +22,9 @@ from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.messages import Ack, Avail, CatchUpStart, Csync, Data, Fail
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, Shape
 from flux_runtime.site import keeping
-from flux_runtime.site.collector import Collector, collected, next_offset
+from flux_runtime.site.collector import Collector, collected
 from flux_runtime.site.control_messages import notice_to_json
-from flux_runtime.site.host import LEADER, Host
-from flux_runtime.site.intake import rebuilt_ingress
+from flux_runtime.site.copies import LEADER
 from flux_runtime.site.keeping import Keeping
 from flux_runtime.site.ledger import Layout, Ledger
 from flux_runtime.site.snapshot import restore, snapshot
@@ -423,10 +423,11 @@ def test_ct_1_sites_and_followers_go_on_from_a_trimmed_log(
 
 def test_fs_26_after_a_loss_no_site_goes_on_with_half_a_copy() -> None:
     """What is promised after a loss is that results may be missing, and never wrong."""
-    dataflow = collected(site_flows.pairs())
+    dataflow = collected(running_example(Shape(widths=(3, 2))))
     ledger = Ledger(dataflow.shape, wanted=4)
     for number in range(4):
-        ledger.apply(joined(number))
+        event = {"e": "joined", "id": str(number), "address": ["x", number], "host": "h"}
+        ledger.apply(event | {"executor": str(number)})
     assert ledger.layout is not None
     pair = Pair(0, 0)
     (_, first, _), (_, second, _) = ledger.site_of(pair)

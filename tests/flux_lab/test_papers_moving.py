@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from flux_lab.papers import moving
+from flux_lab.papers.moving import pack_state, unpack_state
 from flux_lab.plans import plan_of
 from flux_lab.world import World
 from flux_runtime.operators.packing import Unreadable, pack
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.segment import Segment, SegmentState
 from flux_runtime.protocol.vocabulary import Node
-from flux_runtime.site import moving
-from flux_runtime.site.moving import pack_state, unpack_state
 
 SEEDS = 40
 

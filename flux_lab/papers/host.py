@@ -1,4 +1,4 @@
-"""The machines of one site and what lies on their channels, without any I/O.
+"""The machines of one site under the papers' protocol, and what lies on their channels.
 
 Whoever runs a host hands in frames and view changes, lets it take turns, and writes what its
 multiplexers have for other sites. A turn visits only nodes that something has happened to; each
@@ -8,12 +8,15 @@ reads what it may read, works batch by batch, and fills the channels that have c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
+from flux_lab.papers.admission import admitted
+from flux_lab.papers.copies import SegmentCopy, next_offset
+from flux_lab.papers.frames import put_frame, take_acks, take_credits, take_message
 from flux_runtime.protocol.back import Unit
 from flux_runtime.protocol.channels import Frame, Multiplexer
 from flux_runtime.protocol.dataflow import Dataflow, InParts
@@ -40,58 +43,16 @@ from flux_runtime.protocol.vocabulary import (
     ProtocolError,
     Status,
 )
-from flux_runtime.site.admission import admitted
-from flux_runtime.site.codec import (
-    RowsDecoder,
-    RowsEncoder,
-    put_frame,
-    take_acks,
-    take_credits,
-    take_message,
-)
-from flux_runtime.site.collector import Collector, HeldResults, next_offset
-from flux_runtime.site.copies import SegmentCopy
+from flux_runtime.site.codec import RowsDecoder, RowsEncoder
+from flux_runtime.site.collector import Collector, HeldResults
+from flux_runtime.site.copies import BASE_MIN_BYTES, LEADER, Load, Placement
 from flux_runtime.site.together import Part, Shared
 from flux_runtime.site.wire import Bundles, Kind, Malformed
 
-
-@dataclass
-class Load:
-    """The work of one node since it came here.
-
-    Attributes:
-        rows: rows received.
-        units: units received.
-        operator_s: processor time of its operator.
-        cpu_s: processor time of all that was done for it, its operator included.
-    """
-
-    rows: int = 0
-    units: int = 0
-    operator_s: float = 0.0
-    cpu_s: float = 0.0
-
-    def minus(self, before: Load | None) -> Load:
-        """The work that it has done since then."""
-        if before is None:
-            return self
-        return Load(
-            self.rows - before.rows,
-            self.units - before.units,
-            self.operator_s - before.operator_s,
-            self.cpu_s - before.cpu_s,
-        )
-
-
-LEADER: Final = -1
-"""The site number of whoever leads the controller; it hosts ingress and egress."""
-BASE_MIN_BYTES: Final = 1 << 20
-"""Of a state of which most is sent before the partition waits for it."""
 ROUNDS_MAX: Final = 8
 """How often a node goes through its work before the others have their turn."""
 
 Machine = Ingress | Egress | Segment
-Placement = Mapping[tuple[Pair, int], int]
 NO_LIVES: Final[Placement] = MappingProxyType({})
 
 
@@ -122,6 +83,7 @@ class Host:
         cpu: seconds of processor time, for statistics only.
 
     Attributes:
+        last: said by no leader of this protocol: the input ends with a row of its own.
         owing: nodes that may have received units without acknowledging them yet.
         acknowledging: some node has acknowledged in this turn; the others do so with it, since
             what costs is not an acknowledgement but a bundle of its own.
@@ -146,6 +108,7 @@ class Host:
         self.forget: Callable[[Node], None] | None = getattr(storage, "forget", None)
         self.clock = clock
         self.cpu = cpu
+        self.last: int | None = None
         self.nodes: dict[Node, Machine] = {}
         self.where: dict[Node, int] = {
             THE_INGRESS: LEADER,
