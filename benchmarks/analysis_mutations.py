@@ -119,6 +119,9 @@ WHY: Final[dict[str, str]] = {
     "deliveries._union: union >= _WHOLE_ROW => (union > _WHOLE_ROW)": (
         "equivalent: a union that is just the whole row is equal to it"
     ),
+    "effects.merge: one is None or one is other => (one is None)": (
+        "performance only: a label that meets itself is itself"
+    ),
     "effects.at_least: label.label >= least => (label.label > least)": (
         "equivalent: `least` is never Seal, and of every other label there is one value"
     ),

@@ -289,10 +289,22 @@ class _Entries:
             if interpreter.compatible(path.shape, key):
                 refusal = interpreter.refusal(path.shape, key)
                 if refusal is None and self._propagation.handed_on.get(path.output) == NO_KEY:
-                    others = [source.name for source in inputs if key not in labels[source].keys]
-                    refusal = Refusal(f"{listed(sorted(others))} has no seal on it")
+                    refusal = self._unsealed_beside(path, key)
                 if refusal is not None:
                     yield Refused(key, refusal)
+
+    def _unsealed_beside(self, path: PathEdge, key: Key) -> Refusal:
+        """The inputs that lack a key, among those that the output would wait for together."""
+        labels = self._propagation.input_labels
+        together = {
+            source.name
+            for each in path.output.paths
+            if each.shape.ordered
+            for source in (each.input, *(other.input for other in meets(self._propagation, each)))
+            if key not in labels[source].keys
+        }
+        has = "has" if len(together) == 1 else "have"
+        return Refusal(f"{listed(sorted(together))} {has} no seal on it")
 
     def _scope(self, gate: Gate, inputs: Iterable[Input]) -> Scope:
         """Within each gate partition, where all ordered streams are declared to have the gate."""

@@ -106,6 +106,8 @@ def entry_line(entry: Entry) -> str:
     line += f" ({entry.cause or 'p'})"
     for each in entry.alternatives:
         line += f"\n    or seal {', '.join(each.streams)} on [{','.join(sorted(each.seal))}]"
+    for refused in entry.refused:
+        line += f"\n    no seal on [{','.join(sorted(refused.seal))}]: {refused.why.reason}"
     return line
 
 
