@@ -5,7 +5,8 @@ it what each input does to the output. Nothing is imported here: a front end cos
 where it is used.
 
 - `sql`: text over named `inputs` becomes a plan, without a JVM: `sql_dialect` parses it,
-  `sql_tables`, `sql_select`, `sql_items`, `sql_expressions` and `sql_scope` read the tree.
+  `sql_tables`, `sql_select`, `sql_items`, `sql_expressions` and `sql_scope` read the tree;
+  `settings`: those under which a query would mean something else.
 - `pyspark_code`: functions and scripts, by the package `connect`, in a `sandbox` behind the walls
   of `confinement`, watched by a `supervisor`; `plan_json` carries the plans out of it, and
   `answer_cache` keeps them; `python_chance`: clocks, dice and services that Python asks. The

@@ -27,6 +27,7 @@ from annotations.whitebox.existing import leaves, weaker
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Opaque, Ref, Relation, Source, changed
 from annotations.whitebox.places import Place, placer
+from annotations.whitebox.settings import unread
 from annotations.whitebox.sql import Query, mentioned
 from annotations.whitebox.sql import read as read_sql
 from annotations.whitebox.sql_dialect import seconds_of
@@ -165,7 +166,10 @@ class Code:
     def _derived(
         self, component: Component, name: str, by: Implementation, inputs: Mapping[str, Input]
     ) -> Output:
-        if by.sql is not None:
+        setting = unread(self.dataflow.deployment.conf)
+        if setting is not None and (by.sql is not None or by.python is not None):
+            query = _unread(setting, by, inputs)
+        elif by.sql is not None:
             query = read_sql(by.sql, inputs=inputs, place=self._place(by.sql, by.position))
         elif by.bloom is not None:
             query = self._read_bloom(by.bloom, by.position, name, inputs)

@@ -12,6 +12,7 @@ from annotations.dataflow import Component, Endpoint
 from annotations.diagnostics import Findings
 from annotations.whitebox.checking import findings
 from annotations.whitebox.code import Code
+from annotations.whitebox.settings import unread
 
 OTHER_FUNCTIONS: Final = (
     "spark.sql.extensions",
@@ -26,8 +27,8 @@ OTHER_NAMES: Final = ("spark.sql.parser.", "spark.sql.extensions")
 
 def check_code(code: Code, diagnostics: Findings) -> None:
     """Note what Spark would refuse of the components' SQL (BLZ053 to BLZ059)."""
-    conf = tuple(code.dataflow.deployment.conf)
-    if any(key.startswith(OTHER_NAMES) for key in conf):
+    conf = code.dataflow.deployment.conf
+    if unread(conf) or any(key.startswith(OTHER_NAMES) for key in conf):
         return
     components = code.dataflow.components.values()
     python = any(by.python for component in components for by in component.implementations.values())

@@ -262,7 +262,8 @@ class _Splitting:
             mark = Mark(column.name, frozenset({node.name}), self._occurrences, component)
             marks[column] = frozenset({mark})
         if not {column.name for column in node.columns} >= set(key):
-            return _none(f"{node.name} is not known to have the key {list(key)}", node.position)
+            missing = f"{node.name} is not known to have the key [{', '.join(key)}]"
+            return _none(missing, node.position)
         return self._met(Rows(Kind.SPLIT, marks), conditions)
 
     def _met(self, rows: Rows, conditions: tuple[Expression, ...]) -> Rows:

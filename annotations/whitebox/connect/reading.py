@@ -16,6 +16,7 @@ from typing import Any
 from annotations.dataflow import Position
 from annotations.whitebox import ir
 from annotations.whitebox.connect import channel
+from annotations.whitebox.settings import unread
 
 channel.prepare()
 
@@ -60,7 +61,9 @@ class Reading:
         """The plan of a relation; `in_batch`: of one that a function of `foreachBatch` makes."""
         self.sources.look_at(relation)
         made = self.relations(self.answers.views if views is None else views).plan(relation)
-        return left_to_chance(made, in_batch=in_batch)
+        made = left_to_chance(made, in_batch=in_batch)
+        setting = unread(self.answers.conf)
+        return made if setting is None else ir.Opaque((made,), made.columns, setting)
 
     def external(self) -> dict[str, dict[str, Any]]:
         """The external sources; what the session sets for all files is an option of each."""

@@ -71,6 +71,17 @@ def test_an_unmodified_script_is_read_without_spark(tmp_path: Path) -> None:
     assert labels == {"busy": "CW", "counts": "OW[*]"}
 
 
+@pytest.mark.parametrize("setting", ["conf.set('{}', 'false')", "sql('SET {} = false')"])
+def test_queries_are_not_read_under_settings_that_change_what_they_mean(
+    setting: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "ads.py"
+    line = f"spark.{setting.format('spark.sql.groupByOrdinal')}\n"
+    file.write_text(SCRIPT.replace("spark.streams", line + "spark.streams"))
+    dataflow, _ = importing.load(file)
+    assert {str(c.paths[0].annotation) for c in dataflow.components.values()} == {"OW[*]"}
+
+
 def test_a_script_that_fails_after_a_query_keeps_the_query(tmp_path: Path) -> None:
     file = tmp_path / "fails.py"
     file.write_text(SCRIPT + "raise RuntimeError('no more')\n")

@@ -25,6 +25,7 @@ from annotations.whitebox.functions import (
     On,
     Way,
 )
+from annotations.whitebox.settings import READ_WITH
 from benchmarks.batch_functions import Function, differ, functions, labels, merging, outcomes
 from benchmarks.function_values import BY_NAME, SAMPLES
 from benchmarks.functions_on_spark import MODES, Prover, planted, prove, session
@@ -56,6 +57,11 @@ def test_the_registry_has_the_functions_of_spark(spark: Any) -> None:
     with planted("is null", in_spark=True):
         prover.names()
     assert [each.function for each in prover.report.refuted] == ["hex", "is null"]
+
+
+def test_queries_are_read_as_under_the_settings_that_spark_has_by_itself(spark: Any) -> None:
+    found = {name: spark.conf.get(name).lower() for name in READ_WITH}
+    assert found == {name: value.lower() for name, value in READ_WITH.items()}
 
 
 def test_spark_refutes_no_claim(spark: Any) -> None:

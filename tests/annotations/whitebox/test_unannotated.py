@@ -22,6 +22,7 @@ from annotations.file.writing import with_annotations
 from annotations.vocabulary import Within
 from annotations.whitebox.claims import unshown_claims
 from annotations.whitebox.sandbox import Limits
+from annotations.whitebox.settings import READ_WITH
 from tests.constructs.catalogue import SCHEMAS
 from tests.constructs.queries import QUERIES
 
@@ -36,6 +37,11 @@ components:
 streams:
   lines: {to: Split.lines, schema: {batch: BIGINT, text: STRING}}
   words: {from: Split.words, to: Count.words}
+"""
+FLOW = """\
+components: {{A: {{{code}}}}}
+streams: {{r: {{to: A.r, schema: {{k: INT}}}}, out: {{from: A.out}}}}
+deployment: {{conf: {{{name}: "{value}"}}}}
 """
 COUNTS = HEAD + "  counts: {from: Count.counts}\n"
 
@@ -161,6 +167,28 @@ def test_the_ad_network_without_annotations_has_those_of_the_paper(variant: str)
         assert paths(derived, name) == paths(written, name)
         assert all(path.derived is None for path in component.paths)
         assert all(path.derived for path in derived.components[name].paths)
+
+
+@pytest.mark.parametrize(("name", "as_read"), READ_WITH.items())
+def test_sql_is_not_read_under_settings_that_change_what_it_means(name: str, as_read: str) -> None:
+    code = "sql: SELECT DISTINCT k FROM r"
+    other = {"true": "false", "false": "true"}.get(as_read, "other")
+    found = [
+        paths(loads(FLOW.format(code=code, name=name, value=value))[0], "A")["r->out"]
+        for value in (as_read, as_read.upper(), other)
+    ]
+    assert found == ["CW", "CW", "OW[*]"]
+
+
+def test_functions_are_not_read_under_settings_that_change_what_they_mean(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text("def kept(r):\n    return r.where('k > 0')\n")
+    file = tmp_path / "flow.yaml"
+    name = "spark.sql.streaming.multipleWatermarkPolicy"
+    found = []
+    for value in ("min", "max"):
+        file.write_text(FLOW.format(code="python: code:kept", name=name, value=value))
+        found.append(paths(load(file)[0], "A"))
+    assert found == [{"r->out": "CR"}, {"r->out": "OW[*]"}]
 
 
 def test_each_output_of_a_derived_component_has_its_own_state() -> None:

@@ -1,0 +1,45 @@
+"""Settings of Spark with which a query means something else than what is read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+READ_WITH: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+        "spark.sql.ansi.relationPrecedence": "false",
+        "spark.sql.groupByOrdinal": "true",
+        "spark.sql.legacy.ctePrecedencePolicy": "CORRECTED",
+        "spark.sql.legacy.parser.havingWithoutGroupByAsWhere": "false",
+        "spark.sql.legacy.scalarSubqueryAllowGroupByNonEqualityCorrelatedPredicate": "false",
+        "spark.sql.legacy.scalarSubqueryCountBugBehavior": "false",
+        "spark.sql.legacy.setopsPrecedence.enabled": "false",
+        "spark.sql.orderByOrdinal": "true",
+        "spark.sql.parser.quotedRegexColumnNames": "false",
+        "spark.sql.streaming.multipleWatermarkPolicy": "min",
+        "spark.sql.streaming.statefulOperator.allowMultiple": "true",
+        "spark.sql.streaming.statefulOperator.checkCorrectness.enabled": "true",
+        "spark.sql.streaming.unsupportedOperationCheck": "true",
+    }
+)
+"""Setting -> its value where queries mean what is read of them; Spark's default.
+
+With another value, names, groups and operators may be others, or rows may be dropped by another
+watermark. What changes the value of a function for a single record does not stand here: claims
+about functions are tried in every mode (`benchmarks/functions_on_spark.py`).
+"""
+
+
+def unread(conf: Mapping[str, object]) -> str | None:
+    """Why queries under these settings are not read; None where they are.
+
+    >>> unread({"spark.sql.groupByOrdinal": False})
+    '`spark.sql.groupByOrdinal` is `false`, and queries are read with `true`'
+    """
+    for name, read_with in READ_WITH.items():
+        value = str(conf.get(name, read_with)).strip().lower()
+        if value != read_with.lower():
+            return f"`{name}` is `{value}`, and queries are read with `{read_with}`"
+    return None
