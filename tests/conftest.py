@@ -34,7 +34,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each command would compile the package anew
-os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())  # Spark passes it on to Java
+for variable, value in spark_classes.environment().items():
+    os.environ.setdefault(variable, value)
 
 LONGEST = (
     "test_seal_faults",

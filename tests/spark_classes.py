@@ -36,12 +36,16 @@ def archive() -> Path | None:
     return ROOT / "target" / f"spark-classes-{digest}.jsa"
 
 
-def options() -> str:
-    """The options of the tests' Java processes."""
+def environment() -> dict[str, str]:
+    """The variables with which Spark starts drivers, executors, masters and workers so."""
     file = archive()
-    if file is None or not file.exists():
-        return OPTIONS
-    return f"{OPTIONS} -XX:SharedArchiveFile={file} -Xlog:disable"
+    options = OPTIONS
+    if file is not None and file.exists():
+        options += f" -XX:SharedArchiveFile={file} -Xlog:disable"
+    return {
+        "SPARK_SUBMIT_OPTS": f'{options} -Dspark.executor.defaultJavaOptions="{options}"',
+        "SPARK_DAEMON_JAVA_OPTS": options,
+    }
 
 
 def main() -> int:
