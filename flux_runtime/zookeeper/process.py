@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -220,6 +221,7 @@ class ServerProcess:
             str(java.executable),
             f"-Xmx{self._heap_mb}m",
             *_JVM,
+            *shlex.split(os.environ.get("SERVER_JVMFLAGS", "")),  # as ZooKeeper's own script does
             f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.properties').as_uri()}",
             "-Dzookeeper.preAllocSize=4096",
             "-Djava.net.preferIPv4Stack=true",

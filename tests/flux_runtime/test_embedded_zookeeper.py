@@ -113,6 +113,15 @@ def test_the_folder_may_have_any_name(tmp_path: Path, monkeypatch: pytest.Monkey
     assert list(server.data_dir.glob("data/version-2/log.*"))
 
 
+def test_java_gets_the_options_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SERVER_JVMFLAGS", "-Da=1 -Db='2 3'")
+    with EmbeddedZooKeeper(tmp_path) as server:
+        command = Path(f"/proc/{server.pid}/cmdline").read_bytes().split(b"\0")
+    assert {b"-Da=1", b"-Db=2 3"} <= {*command}
+
+
 def test_two_servers_run_side_by_side(tmp_path: Path) -> None:
     with EmbeddedZooKeeper(tmp_path / "a") as a, EmbeddedZooKeeper(tmp_path / "b") as b:
         assert a.port != b.port
