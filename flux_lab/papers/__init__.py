@@ -4,5 +4,6 @@
   other sites it takes; `frames`: these as bytes; `copies`: what others see of a segment.
 - `moving`: the state of a segment on its way to a standby.
 - `intake`: the ingress, rebuilt where it left off.
+- `ledger`: membership and copies as a function of the recorded events.
 - `hosting`: what the processes of a job are given to run it (`Config.hosting`).
 """

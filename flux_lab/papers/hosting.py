@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from flux_lab.papers.host import Host
 from flux_lab.papers.intake import PapersIntake
+from flux_lab.papers.ledger import PapersLedger
 from flux_lab.papers.moving import Moving
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.spill import Storage
@@ -45,4 +46,4 @@ class PapersHosting(Hosting):
         self, dataflow: Dataflow, *, wanted: int, first: int = 0, parallel_max: int = 1
     ) -> Ledger:
         """See `Hosting`; batches count from 0."""
-        return Ledger(dataflow.shape, wanted=wanted, parallel_max=parallel_max)
+        return PapersLedger(dataflow.shape, wanted=wanted, parallel_max=parallel_max)

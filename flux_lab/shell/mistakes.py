@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 from flux_lab.papers import intake as papers_intake
 from flux_lab.papers.host import Host
+from flux_lab.papers.ledger import PapersLedger
 from flux_lab.papers.moving import Moving
 from flux_lab.shell.sweep import run
 from flux_runtime.operators import packing, processor_state
@@ -171,7 +172,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         "catch-ups in hand go on under a new leader",
-        Ledger,
+        PapersLedger,
         "_new_leader",
         "if self.controller is not None:",
         "if False:",
@@ -198,7 +199,7 @@ MISTAKES: Final = (
         "_site_registered",
         "elif ledger.numbers.get(identity) in self.leaving:",
         "elif False:",
-        "slow record",
+        "slow record, papers",
     ),
     Mistake(
         "a site follows an older leader",
@@ -220,7 +221,7 @@ MISTAKES: Final = (
         "_tell_of_broken",
         "for number, why in self.broken.items():",
         "broken, self.broken = self.broken, {}\n        for number, why in broken.items():",
-        "accusations",
+        "accusations, papers",
     ),
     Mistake(
         "a site that dials a dead leader does not look who leads",
@@ -236,7 +237,7 @@ MISTAKES: Final = (
         "_link_closed",
         'self._site_gone(number, f"its connection was lost: {why}")',
         "pass",
-        "links",
+        "links, papers",
     ),
     Mistake(
         "sites that do not come back to a new leader stay",
@@ -290,6 +291,7 @@ MISTAKES: Final = (
         "_begin",
         " or set(self.attached) < set(ledger.sites)",
         "",
+        "any, papers",
     ),
     Mistake(
         "the egress is not rebuilt",

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from flux_runtime.protocol.controller import Controller
 from flux_runtime.protocol.vocabulary import Node, Pair
 from flux_runtime.site.control_messages import (
     AnyEntry,
@@ -21,7 +20,7 @@ from flux_runtime.site.control_messages import (
 )
 from flux_runtime.site.journal import Key
 from flux_runtime.site.ledger import Event as RecordedEvent
-from flux_runtime.site.ledger import Layout, Ledger
+from flux_runtime.site.ledger import Layout, Ledger, Placing
 from flux_runtime.site.steps import Link, Step
 
 # ---- events
@@ -224,7 +223,7 @@ class RebuildEnds(Step):
     """Rebuild ingress and egress: the copies of the first stage have received so much."""
 
     epoch: int
-    controller: Controller
+    controller: Placing
     received: Mapping[Node, int]
     position: int
 

@@ -19,9 +19,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from flux_runtime.protocol.controller import Controller, DataLoss, Instantiate, Order, PairView
-from flux_runtime.protocol.messages import Avail
-from flux_runtime.protocol.orders import Copy
+from flux_runtime.protocol.orders import Copy, DataLoss, PairView
 from flux_runtime.protocol.vocabulary import LABELS, Node, Pair, Shape, other
 from flux_runtime.site.control_messages import AnyEntry, notice_from_json
 
@@ -98,10 +96,20 @@ def lay_out(shape: Shape, sites: Sequence[SiteRecord]) -> dict[tuple[Pair, int],
 
 
 class Placing(Protocol):
-    """A controller that knows what copies share their fate with."""
+    """A controller of either protocol, which knows what copies share their fate with."""
 
     sites: Any
     executor_of: Any
+    failures: int
+    parallel_max: int
+
+    @property
+    def losses(self) -> tuple[Any, ...]:
+        """Pairs that nobody holds the whole state of."""
+
+    @property
+    def catching_up(self) -> set[Pair]:
+        """Pairs a copy of which has not its state yet."""
 
     @property
     def whole(self) -> bool:
@@ -116,6 +124,15 @@ class Placing(Protocol):
 
     def may_move(self, pair: Pair, c: int, site: int) -> bool:
         """Whether a copy may move there now."""
+
+    def notice(self, notice: Any) -> Any:
+        """A copy reports; gives what is to be noted."""
+
+    def site_joined(self, site: int) -> Any:
+        """A site is there; gives what is to be noted."""
+
+    def site_failed(self, site: int) -> Any:
+        """A site is gone; gives what is to be noted."""
 
 
 def apart(controller: Placing, pair: Pair, c: int) -> frozenset[int]:
@@ -150,39 +167,6 @@ def separation(controller: Placing, heard: Collection[int]) -> tuple[Pair, int, 
     return None
 
 
-class SpreadController(Controller):
-    """A controller that keeps copies apart by executor where it can (CT-4)."""
-
-    __slots__ = ("executor_of",)
-
-    def __init__(self, *args: Any, executor_of: dict[int, tuple[str, str]], **kw: Any) -> None:
-        super().__init__(*args, **kw)
-        self.executor_of = executor_of
-
-    def place(self, pair: Pair, c: int) -> int | None:
-        """As the protocol says, among the sites of other executors if there are any."""
-        every = self.sites
-        self.targets = tuple(target for target in self.targets if target[2] in every)
-        if not any((of, copy) == (pair, c) for of, copy, _ in self.targets):
-            self.sites = apart(self, pair, c) or every
-        try:
-            return super().place(pair, c)
-        finally:
-            self.sites = every
-
-    def may_move(self, pair: Pair, c: int, site: int) -> bool:
-        """As the protocol says, and not into the executor of the other copy if there are others."""
-        if not super().may_move(pair, c, site):
-            return False
-        elsewhere = apart(self, pair, c)
-        return not elsewhere or site in elsewhere
-
-    @property
-    def catching_up(self) -> set[Pair]:
-        """Pairs a copy of which catches up."""
-        return {now.pair for now in self.in_hand}
-
-
 class Ledger:
     """The state that all events so far add up to.
 
@@ -204,6 +188,7 @@ class Ledger:
         moves: how many there have been.
         stopped: whether the job has been ended.
         resumes: the job runs the resume protocol.
+        controller: what the protocol decides with, once there is a layout.
     """
 
     resumes = False
@@ -223,7 +208,7 @@ class Ledger:
         self.later: Layout | None = None
         self.kept = 0
         self.executor_of: dict[int, tuple[str, str]] = {}
-        self.controller: SpreadController | None = None
+        self.controller: Placing | None = None
         self.entries: list[tuple[AnyEntry, int | None]] = []
         self.losses: list[DataLoss] = []
         self.moves = 0
@@ -242,7 +227,7 @@ class Ledger:
                 self._failed(event["site"])
             case "noticed":
                 if self.controller is not None:
-                    self._note(self.controller.notice(notice_from_json(event["notice"])))  # type: ignore[arg-type]
+                    self._note(self.controller.notice(notice_from_json(event["notice"])))
             case "move":
                 self._move(event)
             case "stopped":
@@ -277,10 +262,6 @@ class Ledger:
         self.layout = self.later
         self.later = self._layout_now()
 
-    def _since(self, position: int) -> int:
-        """How many entries from there on some site must have read before all was whole."""
-        return self.position - position
-
     def _layout_now(self) -> Layout:
         assert self.controller is not None
         copies = {(n.pair, n.copy): (n.life, copy.site) for n, copy in self.controller.nodes()}
@@ -289,16 +270,6 @@ class Ledger:
             {which: site for which, (_, site) in copies.items()},
             {which: life for which, (life, _) in copies.items() if life},
         )
-
-    def _new_leader(self) -> None:
-        """Catch-ups in hand are given up: the markers that the ends had read went with the leader.
-
-        Killing the standby is always allowed, and leaves every neighbour with two copies that are
-        either whole or dead; from that, ingress and egress can be rebuilt.
-        """
-        if self.controller is not None:
-            for now in self.controller.in_hand:
-                self._note(self.controller.copy_failed(Node(*now.pair, now.copy, now.attempt)))
 
     def _joined(self, event: Event) -> None:
         number = self.joined
@@ -313,38 +284,6 @@ class Ledger:
         elif len(self.sites) >= self.wanted:
             self._lay_out()
 
-    def _lay_out(self) -> None:
-        placement = lay_out(self.shape, list(self.sites.values()))
-        self.layout = self.later = Layout(0, placement, {})
-        self.controller = self._controller(placement)
-
-    def _controller(self, placement: dict[tuple[Pair, int], int]) -> SpreadController:
-        return SpreadController(
-            self.shape,
-            placement,
-            frozenset(self.sites),
-            parallel_max=self.parallel_max,
-            executor_of=self.executor_of,
-        )
-
-    def take_up(self, pairs: dict[Pair, PairView], failures: int, numbers: Sequence[int]) -> None:
-        """Go on with copies that are whole, as `snapshot` has kept them.
-
-        Args:
-            pairs: the copies.
-            failures: how many there have been.
-            numbers: see `ResumeLedger.numbers_given`.
-        """
-        self.controller = self._controller(
-            {
-                (pair, c): copy.site
-                for pair, v in pairs.items()
-                for c, copy in enumerate(v.copies)
-                if copy
-            }
-        )
-        self.controller.pairs, self.controller.failures = pairs, failures
-
     def _failed(self, number: int) -> None:
         record = self.sites.pop(number, None)
         if record is None:
@@ -356,24 +295,6 @@ class Ledger:
             del self.fenced[next(iter(self.fenced))]
         if self.controller is not None:
             self._note(self.controller.site_failed(number))
-
-    def _move(self, event: Event) -> None:
-        pair, copy, site = Pair(event["stage"], event["part"]), event["copy"], event["site"]
-        if self.controller is not None and self.controller.may_move(pair, copy, site):
-            self.moves += 1
-            self._note(self.controller.move(pair, copy, site))
-
-    def _note(self, orders: Sequence[Order]) -> None:
-        """Add what the controller has decided to the entries."""
-        assert self.controller is not None
-        at = {o.node: o.site for o in orders if isinstance(o, Instantiate)}
-        new, self.controller.log = self.controller.log, ()
-        for entry in new:
-            site = None
-            if isinstance(entry, Avail):
-                site = at[Node(*entry.pair, entry.copy, entry.attempt)]
-            self.entries.append((entry, site))
-        self.losses += [order for order in orders if isinstance(order, DataLoss)]
 
     @property
     def one_executor(self) -> bool:
@@ -389,3 +310,35 @@ class Ledger:
             for node, copy in self.controller.nodes()
             if node.pair == pair
         ]
+
+    # ---- for each protocol to fill in
+
+    def take_up(self, pairs: dict[Pair, PairView], failures: int, numbers: Sequence[int]) -> None:
+        """Go on with copies that are whole, as `snapshot` has kept them.
+
+        Args:
+            pairs: the copies.
+            failures: how many there have been.
+            numbers: see `ResumeLedger.numbers_given`.
+        """
+        raise NotImplementedError
+
+    def _lay_out(self) -> None:
+        """Enough sites are there: place the copies."""
+        raise NotImplementedError
+
+    def _since(self, position: int) -> int:
+        """How many entries from there on some site must have read before all was whole."""
+        raise NotImplementedError
+
+    def _new_leader(self) -> None:
+        """Another process leads."""
+        raise NotImplementedError
+
+    def _move(self, event: Event) -> None:
+        """A copy is to move, if it may."""
+        raise NotImplementedError
+
+    def _note(self, orders: Any) -> None:
+        """Add what the controller has decided to the entries."""
+        raise NotImplementedError

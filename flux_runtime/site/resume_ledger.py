@@ -175,7 +175,7 @@ class ResumeLedger(Ledger):
         parallel_max: see `PlacingController`.
     """
 
-    controller: PlacingController | None  # type: ignore[assignment]
+    controller: PlacingController | None
     resumes = True
 
     def __init__(self, flow: Flow, *, wanted: int, first: int = 0, parallel_max: int = 1) -> None:

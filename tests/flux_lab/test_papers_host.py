@@ -14,6 +14,7 @@ from flux_lab.example import events, running_example
 from flux_lab.papers.copies import next_offset
 from flux_lab.papers.host import Host
 from flux_lab.papers.intake import rebuilt_ingress
+from flux_lab.papers.ledger import PapersLedger
 from flux_lab.reference import reference
 from flux_runtime.operators import processor_state
 from flux_runtime.operators.state_file import PARTS, Restored, file_of, size_of
@@ -26,7 +27,7 @@ from flux_runtime.site.collector import Collector, collected
 from flux_runtime.site.control_messages import notice_to_json
 from flux_runtime.site.copies import LEADER
 from flux_runtime.site.keeping import Keeping
-from flux_runtime.site.ledger import Layout, Ledger
+from flux_runtime.site.ledger import Layout
 from flux_runtime.site.snapshot import restore, snapshot
 from flux_runtime.site.together import together
 
@@ -54,7 +55,7 @@ class Cluster:
             )
         self.dataflow = collected(made)
         self.random = random.Random(seed)
-        self.ledger = Ledger(self.dataflow.shape, wanted=sites)
+        self.ledger = PapersLedger(self.dataflow.shape, wanted=sites)
         self.ledger.apply({"e": "leader", "id": "l"})
         self.hosts = {LEADER: Host(self.dataflow, LEADER)}
         self.hosts[LEADER].host_end(THE_INGRESS, Ingress(self.dataflow))
@@ -393,7 +394,7 @@ def test_ct_1_sites_and_followers_go_on_from_a_trimmed_log(
         assert steps < 40_000, cluster.tale()
         if fed < BATCHES and ingress.wants_input:
             if fed % 6 == 5 and cluster.ledger.whole:
-                other = Ledger(cluster.ledger.shape, wanted=4)
+                other = PapersLedger(cluster.ledger.shape, wanted=4)
                 restore(other, snapshot(cluster.ledger))
                 assert snapshot(other) == snapshot(cluster.ledger)
                 cluster.ledger = other  # as a follower that begins with what is kept
@@ -424,7 +425,7 @@ def test_ct_1_sites_and_followers_go_on_from_a_trimmed_log(
 def test_fs_26_after_a_loss_no_site_goes_on_with_half_a_copy() -> None:
     """What is promised after a loss is that results may be missing, and never wrong."""
     dataflow = collected(running_example(Shape(widths=(3, 2))))
-    ledger = Ledger(dataflow.shape, wanted=4)
+    ledger = PapersLedger(dataflow.shape, wanted=4)
     for number in range(4):
         event = {"e": "joined", "id": str(number), "address": ["x", number], "host": "h"}
         ledger.apply(event | {"executor": str(number)})

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import site_flows
 
+from flux_lab.papers.ledger import PapersLedger
 from flux_runtime.protocol.balancing import SiteStatistics, plan_round
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.site.balance import RecordedMoves
@@ -18,7 +19,7 @@ from flux_runtime.site.statistics import answered
 
 
 def ledger(parallel_max: int) -> Ledger:
-    made = Ledger(collected(site_flows.many()).shape, wanted=4, parallel_max=parallel_max)
+    made = PapersLedger(collected(site_flows.many()).shape, wanted=4, parallel_max=parallel_max)
     made.apply({"e": "leader", "id": "l"})
     for n in range(4):
         event = {"e": "joined", "id": str(n), "address": ["x", n], "host": "h"}

@@ -8,6 +8,7 @@ import pytest
 import site_flows
 from site_ledgers import joined, recovered
 
+from flux_lab.papers.ledger import PapersLedger
 from flux_runtime.protocol.controller import Controller
 from flux_runtime.site.collector import collected
 from flux_runtime.site.hosting import flow_of
@@ -36,7 +37,7 @@ def shared(ledger: Ledger) -> int:
 
 
 def papers() -> Ledger:
-    return Ledger(collected(site_flows.pairs()).shape, wanted=4)
+    return PapersLedger(collected(site_flows.pairs()).shape, wanted=4)
 
 
 def resume() -> Ledger:
