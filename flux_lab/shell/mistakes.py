@@ -497,7 +497,7 @@ MISTAKES: Final = (
         "_prepare",
         "copy.sends_parts",
         "False",
-        "large states",
+        "large states, papers",
     ),
     # the resume protocol
     Mistake(

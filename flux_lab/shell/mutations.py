@@ -29,10 +29,13 @@ from flux_runtime.site.intake import Intake
 from flux_runtime.site.journal import Journal
 from flux_runtime.site.leader_state import LeaderState
 from flux_runtime.site.ledger import Ledger
+from flux_runtime.site.resume_ledger import ResumeLedger
 from flux_runtime.site.site_state import SiteState
 from flux_runtime.site.view import View
 
-OWNERS: Final = (LeaderState, ClientService, View, Ledger, SiteState, Intake, Journal)
+OWNERS: Final = (
+    LeaderState, ClientService, View, Ledger, ResumeLedger, SiteState, Intake, Journal
+)  # fmt: skip
 """Classes whose functions are mutated."""
 TESTS: Final = tuple(
     str(path)
