@@ -17,9 +17,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 IN_PARTS = """
 from flux_lab.processors import chain
-from flux_runtime.site import host
+from flux_runtime.site import resume_host
 
-host.BASE_MIN_BYTES = 0
+resume_host.BASE_MIN_BYTES = 0
 """
 """Also the state of these few keys travels in parts."""
 
