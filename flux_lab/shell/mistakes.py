@@ -376,11 +376,11 @@ MISTAKES: Final = (
     ),
     Mistake(
         "the end of the input is not kept",
-        intake.Intake,
+        papers_intake.PapersIntake,
         "begin",
-        "self.ended = any(record.key == END_KEY for record in records)",
+        "self.ended = any(r.key == END_KEY for r in records)",
         "self.ended = False",
-        "ends",
+        "ends, papers",
     ),
     Mistake(
         "clients that wait for the end are forgotten",
