@@ -324,7 +324,13 @@ class Queries:
         )  # fmt: skip
         self.mark(kind)
         if kind == "LATERAL":
-            inner, made = self._correlated(left, grouped=self.some(0.4))
+            if self.some(0.2):
+                self.mark("LATERAL without FROM")
+                value, name = self._value(left), self.name()
+                where = f" WHERE {self._on(left, left)}" if self.some(0.4) else ""
+                inner, made = f"SELECT {value.text} AS {name}{where}", [Value(name, value.type)]
+            else:
+                inner, made = self._correlated(left, grouped=self.some(0.4))
             alias = self.name("x")
             how = self.rng.choice([",", " JOIN", " LEFT JOIN"])
             text = f"{source}{how} LATERAL ({inner}) {alias}"

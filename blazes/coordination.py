@@ -80,6 +80,9 @@ class Alternative:
 
     seal: Key
     streams: tuple[str, ...]
+    """The streams that have it where they enter the component."""
+    sources: tuple[str, ...]
+    """The streams from outside that they are made of, by name; their producers punctuate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,11 +355,19 @@ class _Entries:
         takes = propagation.interpreter.takes
         return tuple(
             [
-                Alternative(key, sealed)
+                Alternative(key, sealed, self._sources(streams))
                 for key in keys
                 if takes(path.shape, key) and self._goes_with(path, key, others)
             ]
         )
+
+    def _sources(self, streams: Iterable[StreamEdge]) -> tuple[str, ...]:
+        """The streams from outside that these are made of, by name."""
+        met = list(streams)
+        for stream in met:
+            paths = stream.producer.paths if stream.producer is not None else ()
+            met += {before for path in paths for before in path.input.streams}.difference(met)
+        return tuple(sorted(stream.name for stream in met if stream.producer is None))
 
     def _goes_with(self, path: PathEdge, key: Key, sealed: Container[Input]) -> bool:
         """Whether the output waits for nothing on other keys alone, once these are sealed on it."""

@@ -106,7 +106,7 @@ def _fits(call: Call, moves: Moves, inner: list[Direction]) -> bool:
                 type_.family in (Family.BOOLEAN, Family.VALUE, Family.UNKNOWN) for type_ in types
             )
         case On.ALIKE:
-            return alike(call.arguments, inner)
+            return alike(call.arguments, inner, compared=call.function in COMPARISONS)
         case On.FITTING:
             return all(type_.family is Family.INTEGER for type_ in types) and _no_overflow(call)
         case On.SCALED:
@@ -145,10 +145,16 @@ def _present(call: Call, moves: Moves, result: Direction) -> bool:
     return True
 
 
-def alike(arguments: Iterable[Expression], inner: Iterable[Direction]) -> bool:
+COMPARISONS: Final = (">", ">=", "<", "<=", "between")
+
+
+def alike(
+    arguments: Iterable[Expression], inner: Iterable[Direction], *, compared: bool = True
+) -> bool:
     """Whether the values are compared as they are, or after a cast that keeps their order.
 
-    A constant text is taken for a date or a time where what it is compared with is one.
+    A constant text is taken for a date or a time where what it is compared with is one, and for a
+    number where that is one; where the result is one of the values, only for a date or a time.
     """
     texts = [
         change is CONSTANT and isinstance(argument, Literal) and isinstance(argument.value, str)
@@ -156,7 +162,8 @@ def alike(arguments: Iterable[Expression], inner: Iterable[Direction]) -> bool:
     ]
     types = [type_of(argument) for argument in arguments]
     rest = [type_ for type_, text in zip(types, texts, strict=True) if not text]
-    if any(texts) and rest and all(t.family in (Family.DATE, Family.TIMESTAMP) for t in rest):
+    times = all(type_.family in (Family.DATE, Family.TIMESTAMP) for type_ in rest)
+    if any(texts) and rest and (times or (compared and all(type_.numeric for type_ in rest))):
         types = rest
     return all(_compared(types[0], type_) and _compared(type_, type_) for type_ in types)
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from annotations.dataflow import EMPTY, Position
 from annotations.whitebox import datatypes
-from annotations.whitebox.datatypes import UNKNOWN, parse_type
+from annotations.whitebox.datatypes import UNKNOWN, Family, parse_type
 from annotations.whitebox.functions import AGGREGATES
 from annotations.whitebox.ir import (
     Call,
@@ -24,7 +24,7 @@ from annotations.whitebox.ir import (
     Unknown,
     children,
 )
-from annotations.whitebox.monotone import field_of
+from annotations.whitebox.monotone import constant_of, field_of, type_of
 from annotations.whitebox.result_types import gives_null, result_type
 
 
@@ -66,7 +66,6 @@ BINARY: Final[Mapping[type, str]] = {
 }
 UNARY: Final[Mapping[type, str]] = {exp.Neg: "negative", exp.BitwiseNot: "~"}
 NAMED: Final[Mapping[type, str]] = {
-    exp.Extract: "extract",
     exp.Trim: "trim",
     exp.StrPosition: "position",
     exp.Substring: "substring",
@@ -83,6 +82,13 @@ NAMED: Final[Mapping[type, str]] = {
     exp.Bracket: "element",
 }
 """Functions with a syntax of their own. What is not in here or above is unknown."""
+FIELDS: Final[Mapping[str, str]] = {
+    **{name: name for name in ("year", "quarter", "month", "day", "dayofweek", "hour", "minute")},
+    "week": "weekofyear",
+    "dow": "dayofweek",
+    "doy": "dayofyear",
+}
+"""Fields of dates and times -> functions that give them."""
 QUALIFIERS: Final = frozenset(
     {"this", "expression", "expressions", "_type", "sql_names", "typed", "safe"}
 )
@@ -145,6 +151,16 @@ class Expressions:
     def _special(self, node: Any, name: str) -> Expression:
         inner = [self(child) for child in node.iter_expressions() if _is_value(child)]
         return self._call(name, tuple(inner), node)
+
+    def _extract(self, node: Any) -> Expression:
+        return self._field(node.this.name, self(node.expression), node)
+
+    def _field(self, field: str, value: Expression, node: Any) -> Expression:
+        """A field of a date or a time, which is what a function of its name gives; of an interval
+        it may be negative."""
+        of_time = type_of(value).family in (Family.DATE, Family.TIMESTAMP)
+        name = FIELDS.get(field.lower()) if of_time else None
+        return self._call(name or "extract", (value,), node)
 
     def order(self, node: Any) -> tuple[SortKey, ...]:
         """The keys of an ORDER BY."""
@@ -321,6 +337,10 @@ class Expressions:
                 inner.append(self(argument))
         if name in self._registered:
             return self._registered[name](tuple(inner))
+        if name in ("date_part", "datepart") and len(inner) == 2:
+            field = constant_of(inner[0])
+            if isinstance(field, str) and field.lower() in FIELDS:
+                return self._field(field, inner[1], node)
         call = self._call(name, tuple(inner), node)
         return _with(call, distinct=distinct, order=order)
 
@@ -358,6 +378,7 @@ _METHODS: Final[Mapping[type, Callable[[Expressions, Any], Expression]]] = {
     exp.Case: Expressions._case,
     exp.If: Expressions._if,
     exp.Dot: Expressions._dot,
+    exp.Extract: Expressions._extract,
     exp.Lambda: Expressions._lambda,
     exp.Filter: Expressions._filter,
     exp.WithinGroup: Expressions._within_group,

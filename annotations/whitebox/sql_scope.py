@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
-from annotations.whitebox.datatypes import BOOLEAN, DataType, Family
+from annotations.whitebox.datatypes import BOOLEAN, STRING, DataType, Family
 from annotations.whitebox.file_metadata import hidden, of_file
 from annotations.whitebox.ir import Call, Column, Expression, Ref
 from annotations.whitebox.monotone import field_of
 from annotations.whitebox.sql_expressions import NotUnderstood
 from annotations.whitebox.sql_items import exchanged
+
+LITERAL_FUNCTIONS: Final = frozenset({"user"})
+"""Functions that are called without brackets, where no column has the name; others of them are read
+by the parser."""
 
 
 @dataclass(slots=True)
@@ -84,6 +88,8 @@ class Scope:
         if self.outer is not None and (beyond := self.outer._lookup(parts, position)) is not None:
             self.reached = True
             return beyond
+        if len(parts) == 1 and parts[0].lower() in LITERAL_FUNCTIONS:
+            return Call(parts[0].lower(), (), STRING, False, position)
         raise NotUnderstood(f"`{'.'.join(parts)}` is not a column that is known here", node)
 
     def _lookup(self, parts: list[str], position: Any) -> Expression | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from annotations.dataflow import Position
-from annotations.whitebox.datatypes import BOOLEAN
+from annotations.whitebox.datatypes import BOOLEAN, INT
 from annotations.whitebox.functions import AGGREGATES, GENERATORS
 from annotations.whitebox.ir import (
     Aggregate,
@@ -78,6 +78,16 @@ def _unordered(tree: Any) -> Any:
     for clause in ("order", "limit") if some else ():
         tree.set(clause, None)
     return tree
+
+
+def _named(node: Any, names: list[str], count: int) -> list[str]:
+    """The names of the columns of a LATERAL: those that its alias lists, else its query's."""
+    alias = node.args.get("alias")
+    if alias is not None and alias.columns:
+        names = [identifier.name for identifier in alias.columns]
+    if len(names) != count:
+        raise NotUnderstood("the list of columns does not fit the table", node)
+    return names
 
 
 def _tie(condition: Expression, inner: Relation) -> tuple[Expression, Expression, str] | None:
@@ -343,24 +353,24 @@ class Select:
         """LATERAL with a query: a join by the conditions that tie it to the row."""
         self.builder.only(node.this, {"this", "alias"})
         tree = node.this.this
-        alias = node.args.get("alias")
         if not isinstance(tree, exp.Select):
             raise NotUnderstood("LATERAL is not understood", node)
+        if tree.args.get("from_") is None:
+            return self._computed(left, node, kind)
         inner = Select(self.builder, tree, self.builder.named(tree, self.ctes), self.scope)
         conditions: list[Expression] = []
         where = tree.args.get("where")
         if where is not None and inner._reaches_out(where):
-            right, conditions, members = inner.grouped_by_ties(left)
+            limited = tree.args.get("limit") is not None
+            tied = inner.first_of_each if limited else inner.grouped_by_ties
+            right, conditions, members = tied(left)
             names = [name_of(item) for item in tree.expressions]
             if any(map(has_aggregate, tree.expressions)):
                 kind = JoinKind.LEFT  # no rows are put together to one row
         else:
             right, _, members = inner.correlated()
             names = [column.name for column in right.columns]
-        if alias is not None and alias.columns:
-            names = [identifier.name for identifier in alias.columns]
-        if len(names) != len(members):
-            raise NotUnderstood("the list of columns does not fit the table", node)
+        names = _named(node, names, len(members))
         # Each name is a column of its own, so that it hides none of the conditions'.
         retained = [(Column(c.name, c.type, c.nullable), Ref(c)) for c in right.columns]
         exchange = {ref.column: column for column, ref in retained}
@@ -377,8 +387,57 @@ class Select:
             values = zip(shown, map(_of_no_rows, columns), strict=True)
             rest = tuple((column, Ref(column)) for column in left.columns)
             plan, columns = Project(plan, (*rest, *values), place), shown
-        self.scope.tables.append(Named(alias.name if alias is not None else "", columns))
+        self.scope.tables.append(Named(node.alias, columns))
         return plan
+
+    def _computed(self, left: Relation, node: Any, kind: JoinKind) -> Relation:
+        """LATERAL with a query that reads nothing: values of each row, and a condition of it."""
+        tree, place = node.this.this, self.builder.at(node)
+        self.builder.only(tree, {"expressions", "where"})
+        for item in tree.expressions:
+            bare = item.unalias()
+            generator = isinstance(bare, exp.Anonymous) and bare.name.lower() in GENERATORS
+            if generator or isinstance(item, exp.Aliases) or has_aggregate(item):
+                raise NotUnderstood("rows that LATERAL makes without a table", item)
+        values = [self.express(item.unalias()) for item in tree.expressions]
+        names = _named(node, [name_of(item) for item in tree.expressions], len(values))
+        where = tree.args.get("where")
+        if where is not None:
+            condition = self.express(where.this)
+            if kind is JoinKind.LEFT:
+                values = [Call("case", (condition, v), type_of(v), True, place) for v in values]
+            else:
+                left = Filter(left, condition, place)
+        columns = tuple(
+            Column(name, type_of(value), may_be_null(value))
+            for name, value in zip(names, values, strict=True)
+        )
+        self.scope.tables.append(Named(node.alias, columns))
+        rest = tuple((column, Ref(column)) for column in left.columns)
+        return Project(left, (*rest, *zip(columns, values, strict=True)), place)
+
+    def first_of_each(self, outer: Relation) -> tuple[Relation, list[Expression], tuple[Ref, ...]]:
+        """As `correlated`, of a query with LIMIT: so many of the rows of each outer row."""
+        limit, order = self.tree.args["limit"], self.tree.args.get("order")
+        ordered = order.expressions if order is not None else []
+        self.tree = self.tree.copy()
+        for clause in ("limit", "order"):
+            self.tree.set(clause, None)
+        for key in ordered:
+            self.tree.append("expressions", key.this.copy())
+        plan, conditions, members = self.correlated()
+        plan, ties = self._apart(plan, conditions, outer, limit)
+        sorting = members[len(members) - len(ordered) :]
+        keys = tuple(
+            SortKey(member, bool(key.args.get("desc")))
+            for member, key in zip(sorting, ordered, strict=True)
+        )
+        place, number = self.builder.at(limit), Column("row_number()", INT, False)
+        numbered = ((number, Call("row_number", (), INT, False, place)),)
+        rows = Window(plan, numbered, tuple(mine for mine, *_ in ties), keys, position=place)
+        few = Call("<=", (Ref(number), self.express(limit.expression)), BOOLEAN)
+        tied: list[Expression] = [Call(name, (mine, theirs)) for mine, theirs, name in ties]
+        return Filter(rows, few, place), tied, members[: len(members) - len(ordered)]
 
     def grouped_by_ties(
         self, outer: Relation

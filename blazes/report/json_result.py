@@ -184,7 +184,11 @@ def entry_object(entry: Entry) -> dict[str, Any]:
     common["cause"] = entry.cause
     if entry.strategy is Strategy.ORDER:
         common["alternatives"] = [
-            {"seal": sorted(alternative.seal), "streams": sorted(alternative.streams)}
+            {
+                "seal": sorted(alternative.seal),
+                "streams": sorted(alternative.streams),
+                "sources": list(alternative.sources),
+            }
             for alternative in entry.alternatives
         ]
         if entry.refused:

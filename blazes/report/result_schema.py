@@ -301,7 +301,13 @@ def _order() -> dict[str, Any]:
     schema["properties"]["alternatives"] = {
         "type": "array",
         "description": "Seals that would make the order unnecessary, the smallest first.",
-        "items": _object({"seal": STRINGS, "streams": STRINGS}),
+        "items": _object(
+            {
+                "seal": STRINGS,
+                "streams": {**STRINGS, "description": "Those that enter the component."},
+                "sources": {**STRINGS, "description": "Those from outside that they are made of."},
+            }
+        ),
     }
     schema["required"].append("alternatives")
     schema["properties"]["refused"] = {

@@ -75,7 +75,7 @@ def test_poor_is_the_example_of_the_specification() -> None:
             "scope": "gate",
             "mode": "recorded",
             "cause": "R1",
-            "alternatives": [{"seal": ["id"], "streams": ["clicks"]}],
+            "alternatives": [{"seal": ["id"], "streams": ["clicks"], "sources": ["clicks"]}],
         }
     ]
     assert found["repaired"]["answers"] == found["repaired"]["results"] == "Async"

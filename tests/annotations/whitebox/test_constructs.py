@@ -203,6 +203,13 @@ def labels(sql: str, **options: object) -> str:
             "SELECT c.id FROM clicks c, LATERAL (SELECT count(*) n FROM reqs r WHERE r.id = c.id)",
             "clicks OW[id]; reqs OW[id]",
         ),
+        ("SELECT id, x FROM clicks LEFT JOIN LATERAL (SELECT v + 1 AS x WHERE v > 2)", "clicks CR"),
+        ("SELECT x, count(*) FROM clicks, LATERAL (SELECT id) AS l(x) GROUP BY x", "clicks OW[id]"),
+        (
+            "SELECT c.id, x FROM clicks c, "
+            "LATERAL (SELECT who AS x FROM reqs r WHERE r.id = c.id ORDER BY who LIMIT 1)",
+            "clicks CW; reqs OW[id] sequence",
+        ),
         (
             "SELECT * FROM (SELECT id, campaign, v FROM clicks) "
             "PIVOT (sum(v) FOR campaign IN (1, 2))",

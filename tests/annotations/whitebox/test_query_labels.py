@@ -351,3 +351,28 @@ def test_a_subquery_over_groups_stands_beside_each_of_them(
     query: str, found: dict[str, str]
 ) -> None:
     assert labels(query) == found
+
+
+@pytest.mark.parametrize(
+    ("having", "label"),
+    [
+        ("max(n) > '3'", "CW"),
+        ("'3' < count(*)", "CW"),
+        ("max(CAST(n AS STRING)) > 3", "OW[k]"),
+        ("greatest(max(n), '3') > 5", "OW[k]"),
+        ("sum(extract(HOUR FROM ts)) > 100", "CW"),
+        ("sum(date_part('dow', ts)) > 100", "CW"),
+        ("sum(extract(YEAR FROM ts)) > 100", "OW[k]"),
+        ("sum(extract(DAY FROM ts - TIMESTAMP '2020-01-01')) > 100", "OW[k]"),
+    ],
+)
+def test_a_threshold_is_compared_and_added_up_as_spark_does(having: str, label: str) -> None:
+    (path,) = derived(f"SELECT k FROM a GROUP BY k HAVING {having}").paths()
+    assert str(path.annotation) == label
+
+
+def test_user_is_a_function_where_no_column_has_the_name() -> None:
+    (path,) = derived("SELECT user, k FROM a").paths()
+    assert path.nondeterministic is not None
+    (path,) = derived("SELECT user, k FROM (SELECT n AS user, k FROM a)").paths()
+    assert path.nondeterministic is None
