@@ -312,16 +312,21 @@ def define(facts: Facts, column: Column, expression: Expression, inner: Facts) -
             target == old.type and target.family is not Family.UNKNOWN
         ):
             facts.copies[column] = inner.copies.get(old, frozenset())
-        case Call(function="coalesce" | "nvl" | "ifnull", arguments=(Ref(one), Ref(other))) if (
-            frozenset({one, other}) in inner.either
-        ):
-            facts.copies[column] = inner.either[frozenset({one, other})]
         case _:
-            facts.copies[column] = frozenset()
+            facts.copies[column] = _either(expression, inner)
     read = dict.fromkeys(part.column for part in walk(expression) if isinstance(part, Ref))
     effects = unique(tuple(inner.raised(read)))
     if effects:
         facts.moving[column] = Moving(direction(expression, inner.directions), effects)
+
+
+def _either(expression: Expression, facts: Facts) -> Copies:
+    """What a column is a copy of that is made of those that a full join makes equal, whichever side
+    a row has."""
+    match expression:
+        case Call(function="coalesce" | "nvl" | "ifnull", arguments=(Ref(one), Ref(other))):
+            return facts.either.get(frozenset({one, other}), frozenset())
+    return frozenset()
 
 
 def classes_of(expression: Expression, facts: Facts) -> tuple[Copies, ...]:
@@ -334,6 +339,8 @@ def classes_of(expression: Expression, facts: Facts) -> tuple[Copies, ...]:
         case Ref(column=column):
             copies = facts.copies.get(column)
             return (copies,) if copies and column.type != COLLATED else ()
+        case Call() if copies := _either(expression, facts):
+            return (copies,) if expression.type != COLLATED else ()
         case Call():
             step = step_of(expression)
             parts = parts_of(expression) if step is None else (step.inner,)

@@ -376,3 +376,28 @@ def test_user_is_a_function_where_no_column_has_the_name() -> None:
     assert path.nondeterministic is not None
     (path,) = derived("SELECT user, k FROM (SELECT n AS user, k FROM a)").paths()
     assert path.nondeterministic is None
+
+
+BOTH: Final = "a FULL JOIN b ON a.k = b.k"
+
+
+@pytest.mark.parametrize(
+    ("sql", "label"),
+    [
+        ("SELECT k, count(*) c FROM a FULL JOIN b USING (k) GROUP BY k", "OW[k]"),
+        (f"SELECT count(*) OVER (PARTITION BY coalesce(b.k, a.k)) c FROM {BOTH}", "OW[k]"),
+        (f"SELECT count(*) c FROM {BOTH} GROUP BY coalesce(a.k, b.n)", "OW[*]"),
+        (f"SELECT count(*) c FROM {BOTH} GROUP BY a.k", "OW[*]"),
+        (f"SELECT count(*) c FROM {BOTH} GROUP BY ROLLUP (coalesce(a.k, b.k))", "OW[*]"),
+        (
+            f"SELECT count(*) c FROM c LEFT JOIN ({BOTH}) ON c.k = a.k GROUP BY coalesce(a.k, b.k)",
+            "OW[*]",
+        ),
+        (
+            f"SELECT count(*) c FROM {BOTH} FULL JOIN c ON c.k = a.k GROUP BY coalesce(a.k, b.k)",
+            "OW[*]",
+        ),
+    ],
+)
+def test_a_full_join_is_grouped_by_the_key_that_either_side_has(sql: str, label: str) -> None:
+    assert {str(path.annotation) for path in derived(sql).paths()} == {label}
