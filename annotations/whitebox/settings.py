@@ -8,6 +8,7 @@ from typing import Final
 
 READ_WITH: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "spark.sql.analyzer.failAmbiguousSelfJoin": "true",
         "spark.sql.ansi.doubleQuotedIdentifiers": "false",
         "spark.sql.ansi.relationPrecedence": "false",
         "spark.sql.groupByOrdinal": "true",
