@@ -301,9 +301,10 @@ class _Entries:
         labels = self._propagation.input_labels
         together = {
             source.name
-            for each in path.output.paths
-            if each.shape.ordered
-            for source in (each.input, *(other.input for other in meets(self._propagation, each)))
+            for beside in path.output.paths
+            if beside.shape.ordered
+            for met in (beside, *meets(self._propagation, beside))
+            for source in [met.input]
             if key not in labels[source].keys
         }
         has = "has" if len(together) == 1 else "have"

@@ -321,8 +321,8 @@ def define(facts: Facts, column: Column, expression: Expression, inner: Facts) -
 
 
 def _either(expression: Expression, facts: Facts) -> Copies:
-    """What a column is a copy of that is made of those that a full join makes equal, whichever side
-    a row has."""
+    """The copies of the one of two columns that a row of their full join has, by whose equality it
+    joins."""
     match expression:
         case Call(function="coalesce" | "nvl" | "ifnull", arguments=(Ref(one), Ref(other))):
             return facts.either.get(frozenset({one, other}), frozenset())

@@ -34,7 +34,7 @@ about functions are tried in every mode (`benchmarks/functions_on_spark.py`).
 
 
 def unread(conf: Mapping[str, object]) -> str | None:
-    """Why queries under these settings are not read; None where they are.
+    """The reason why queries under these settings are not read; None where they are.
 
     >>> unread({"spark.sql.groupByOrdinal": False})
     '`spark.sql.groupByOrdinal` is `false`, and queries are read with `true`'
