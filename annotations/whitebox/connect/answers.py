@@ -43,12 +43,11 @@ APPLICATION: Final = "$pyspark.SparkContext.applicationId()"
 
 def _unset(key: str) -> str:
     if key in ("spark.app.id", "spark.app.startTime", "spark.app.attempt.id"):
-        outside.MADE.add(APPLICATION)
+        outside.Outside(APPLICATION)
         return APPLICATION
     if key.startswith("spark."):
         return "false"
-    outside.MADE.add(f"${key}")
-    return f"${key}"
+    return outside.Outside(f"${key}")
 
 
 _VIEW: Final = re.compile(

@@ -14,6 +14,7 @@ from annotations.whitebox.connect.definitions import Definitions
 from annotations.whitebox.connect.expression_text import NotWritten
 from annotations.whitebox.connect.frame_text import FrameText
 from annotations.whitebox.connect.reading import Reading
+from annotations.whitebox.connect.values import HIDDEN
 from annotations.whitebox.file_metadata import NAME
 from annotations.whitebox.sql_dialect import NotParsed
 
@@ -36,7 +37,7 @@ def carried(
         body = text.function(relation)
         if any(NAME in line for line in body):
             raise NotWritten("`_metadata`, which no component is given with its records")
-        for value in outside.MADE:
+        for value in (*outside.MADE, HIDDEN):
             if any(value in line for line in (*body, *definitions.statements.values())):
                 raise NotWritten(f"`{value}`, which is not known here")
     except NotWritten as unwritten:

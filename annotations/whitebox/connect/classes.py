@@ -9,7 +9,7 @@ or a model of pydantic become the parameters of its making.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -28,6 +28,14 @@ _NOT_FOLLOWED: Final = frozenset(
     {"__new__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__"}
     | {"__class_getitem__", "__set_name__", "__bool__", "__len__"}
 )
+FILLING: Final = frozenset({"attrs", "dataclass", "define", "frozen", "mutable", "s"})
+"""Decorators of `dataclasses`, `attr` and `attrs` that make fields the parameters of a class."""
+_OF_FIELDS: Final = frozenset({"Field", "attrib", "field", "ib"})
+"""Functions that describe a field."""
+_FIELDS: Final = (ast.Assign, ast.AnnAssign)
+_CHANGING: Final = {None, "converter", "field_transformer", "on_setattr", "these"}
+"""Options of classes and of fields by which a field is another one than what it is given."""
+_AFTER: Final = ("__post_init__", "__attrs_post_init__")
 _MISSING: Final = object()
 
 
@@ -116,6 +124,12 @@ class Object:
     """What it holds may have changed, but for what was set since."""
 
 
+def parts(value: Any) -> Any:
+    """The values of a named tuple; anything else as it is."""
+    named = isinstance(value, Object) and "NamedTuple" in value.kind.words
+    return tuple(value.names.values()) if named else value
+
+
 @dataclass(eq=False)
 class Super:
     """The members of an object that its bases behind a class have."""
@@ -189,7 +203,11 @@ def defined(interpreter: Follower, node: ast.ClassDef, scope: Any, inner: Any) -
     decorators = [
         ast.unparse(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list
     ]
-    if any(word.rpartition(".")[2] != "dataclass" for word in decorators):
+    parts = [*node.decorator_list, *(s.value for s in node.body if isinstance(s, _FIELDS))]
+    options = {k.arg for part in parts if isinstance(part, ast.Call) for k in part.keywords}
+    if any(word.rpartition(".")[2] not in FILLING for word in decorators) or (
+        decorators and options & _CHANGING
+    ):
         return None
     plain = [k for k in node.keywords if k.arg != "metaclass" or "ABCMeta" not in ast.unparse(k)]
     made = Class(node.name, scope.file, node, scope, tuple(bases), foreign, words=frozenset(words))
@@ -268,18 +286,36 @@ def _sets(node: ast.FunctionDef) -> bool:
 
 def _fields(node: ast.ClassDef) -> Iterator[Field]:
     for statement in node.body:
-        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
-            continue
-        if "ClassVar" in ast.unparse(statement.annotation):
-            continue
-        default, factory = statement.value, None
-        if isinstance(default, ast.Call) and (
-            ast.unparse(default.func).split(".")[-1] in ("field", "Field")
-        ):
+        match statement:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=note, value=default):
+                if "ClassVar" in ast.unparse(note):
+                    continue
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as default) if _describes(
+                default
+            ):
+                pass
+            case _:
+                continue
+        factory = None
+        if isinstance(default, ast.Call) and _describes(default):
             options = {keyword.arg: keyword.value for keyword in default.keywords}
             first = next(iter(default.args), None)
-            default, factory = options.get("default", first), options.get("default_factory")
-        yield Field(statement.target.id, default, factory)
+            factory = options.get("default_factory", options.get("factory"))
+            default = options.get("default", first)
+        yield Field(name, default, factory)
+
+
+def _describes(call: ast.Call) -> bool:
+    """Whether a call describes a field."""
+    return ast.unparse(call.func).split(".")[-1] in _OF_FIELDS
+
+
+def without_text(name: str, bases: Sequence[str] = (), fields: Sequence[str] = ()) -> Class:
+    """A class of Python's own that no text of the script defines, with these fields."""
+    node = ast.ClassDef(name, [], [], [], [])
+    made = Class(name, Path("<"), node, None, (), False, words=frozenset(bases))
+    made.fields = [Field(each, None, None) for each in fields] or None
+    return made
 
 
 def made(
@@ -295,7 +331,8 @@ def made(
     begin = kind.member("__init__")
     if kind.fields is not None and (begin is _MISSING or "__init__" not in kind.names):
         _filled(interpreter, result, arguments, named)
-        begin = kind.member("__post_init__")
+        members = (kind.member(name) for name in _AFTER)
+        begin = next((each for each in members if each is not _MISSING), _MISSING)
         arguments, named = (), {}
     if begin is not _MISSING:
         if isinstance(begin, Outside | _Bound):
@@ -317,6 +354,8 @@ def _filled(
             value = interpreter.call(interpreter.value(each.factory, target.kind.scope))
         elif each.default is not None:
             value = interpreter.value(each.default, target.kind.scope)
+        elif each.name in target.kind.names:
+            value = target.kind.names[each.name]
         else:
             value = Outside(f"${each.name}")
         target.names[each.name] = as_default(value) if open_ else value
@@ -325,7 +364,9 @@ def _filled(
 def attribute(owner: Class | Object | Super, name: str) -> Any:
     """A member of a class or of an object; a value that is not known where it has none."""
     if isinstance(owner, Object) and name in owner.names:
-        return owner.names[name]
+        member = owner.kind.member(name)
+        if not (isinstance(member, _Bound) and member.how == "property"):
+            return owner.names[name]
     if isinstance(owner, Super):
         holder = owner.of
         found = (holder.kind if isinstance(holder, Object) else holder).member(

@@ -15,8 +15,8 @@ from annotations.whitebox.connect.scope import Built
 from annotations.whitebox.connect.user_functions import shown_of
 from annotations.whitebox.datatypes import DataType, Family
 
-_FRAMES: Final = 205
-"""The kind of a function of `mapInPandas`."""
+_FRAMES: Final = (205, 207)
+"""The kinds of functions of `mapInPandas` and `mapInArrow`."""
 
 
 _INTEGERS: Final = (
@@ -50,7 +50,7 @@ def _map_partitions(home: Relations, proto: Any, at: Position | None) -> Built:
     built = home.build(proto.input)
     python, text = proto.func.python_udf, shown_of(proto.func)
     whole = all(s.complete for s in ir.nodes_of(built.relation) if isinstance(s, ir.Source))
-    if text.by_record and python.eval_type == _FRAMES and built.columns and whole:
+    if text.by_record and python.eval_type in _FRAMES and built.columns and whole:
         kept = user_function(proto.func, tuple(map(ir.Ref, built.columns)), at)
         if isinstance(kept, ir.Call):
             if any(c.nullable and c.type.family is Family.INTEGER for c in built.columns):

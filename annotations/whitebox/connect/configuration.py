@@ -58,7 +58,7 @@ def text_of(path: Any) -> str | None:
 def note(file: Path) -> None:
     """Say that what the script does rests on a file."""
     name = file.relative_to(_FOLDERS[-1])
-    outside.note(f"{SETTINGS} {name} stay as they are")
+    outside.note_once(f"{SETTINGS} {name} stay as they are")
 
 
 def watch(script: Path) -> None:
@@ -101,7 +101,7 @@ def opened(path: Any, mode: str = "r", *_: Any, **__: Any) -> Any:
 def _elsewhere(call: str, path: Any) -> Outside:
     """What a file holds that is not here."""
     if not isinstance(path, Outside):
-        outside.note(f"{SETTINGS} {str(path)[-60:]} stay as they are")
+        outside.note_once(f"{SETTINGS} {str(path)[-60:]} stay as they are")
     return Outside(f"${call}()")
 
 

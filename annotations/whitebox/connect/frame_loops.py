@@ -1,4 +1,5 @@
-"""Functions of whole frames (`mapInPandas`) that are loops which treat each record by itself."""
+"""Functions of whole frames (`mapInPandas`, `mapInArrow`) that are loops which treat each record by
+itself."""
 
 from __future__ import annotations
 
@@ -43,6 +44,18 @@ _OF_VALUES: Final = words(
     """
 )
 """Functions of NumPy that treat values one by one."""
+_OF_ARRAYS: Final = words(
+    """
+    abs add and and_kleene and_not binary_length cast coalesce divide equal exp fill_null greater
+    greater_equal if_else invert is_in is_nan is_null is_valid less less_equal ln log10 match_regex
+    match_substring multiply negate not_equal or or_kleene power round sign sqrt starts_with
+    ends_with subtract utf8_length utf8_lower utf8_trim utf8_trim_whitespace utf8_upper xor
+    """
+)
+"""Functions of Arrow that treat values one by one."""
+_MADE: Final = words("RecordBatch.from_pydict Table.from_pydict record_batch table")
+"""Functions of Arrow that make a batch of columns by name."""
+_COPIED: Final = words("RecordBatch.from_pandas Table.from_pandas")
 _PLAIN_TYPES: Final = words("bool float str 'bool' 'float' 'float64' 'str' 'string'")
 _PREDICTING: Final = words("predict predict_proba")
 """Methods of models that score each record by itself."""
@@ -115,9 +128,7 @@ def _of_columns(module: ModuleText, node: ast.expr, rows: set[str]) -> bool:
         case ast.Subscript(value=owner, slice=ast.Constant(value=str())):
             return _of_columns(module, owner, rows)
         case ast.Subscript(value=owner, slice=ast.List(elts=names)):
-            named = all(isinstance(each, ast.Constant) and isinstance(each.value, str)
-                        for each in names)  # fmt: skip
-            return named and _of_columns(module, owner, rows)
+            return all(map(_are_names, names)) and _of_columns(module, owner, rows)
         case ast.Subscript(value=owner, slice=test):
             return _of_columns(module, owner, rows) and _of_columns(module, test, rows)
         case ast.BinOp(left=left, op=op, right=right):
@@ -131,8 +142,18 @@ def _of_columns(module: ModuleText, node: ast.expr, rows: set[str]) -> bool:
             keys = {str(keyword.arg) for keyword in named}
             known = not any(names_in(value) & rows for value in values)
             if not _of_columns(module, owner, rows):
-                root, _, last = module.called(node.func).rpartition(".")
-                if root == "pandas" and last == "DataFrame" and not named and len(args) == 1:
+                called = module.called(node.func)
+                root, _, last = called.rpartition(".")
+                arrow = called.removeprefix("pyarrow.") if called.startswith("pyarrow.") else ""
+                if root == "pyarrow.compute":
+                    return last in _OF_ARRAYS and not named and one(*args)
+                if arrow in _COPIED:
+                    return not named and len(args) == 1 and _of_columns(module, args[0], rows)
+                if (
+                    (called == "pandas.DataFrame" or arrow in _MADE)
+                    and not named
+                    and len(args) == 1
+                ):
                     table = args[0]
                     return (
                         isinstance(table, ast.Dict)
@@ -145,6 +166,12 @@ def _of_columns(module: ModuleText, node: ast.expr, rows: set[str]) -> bool:
             if isinstance(owner, ast.Attribute) and owner.attr in ("str", "dt"):
                 return known and name not in ("cat", "get_dummies")
             match name:
+                case "to_pandas":
+                    return not values
+                case "filter":
+                    return not named and len(args) == 1 and _of_columns(module, args[0], rows)
+                case "column" | "select" | "drop_columns":
+                    return not named and len(args) == 1 and _are_names(args[0])
                 case "assign":
                     return not args and all(map(fits, values)) and None not in keys
                 case "dropna":
@@ -159,6 +186,12 @@ def _of_columns(module: ModuleText, node: ast.expr, rows: set[str]) -> bool:
                     return known and not named and len(args) == 1
             return name in _OF_COLUMNS and not named and all(map(fits, values))
     return False
+
+
+def _are_names(node: ast.expr) -> bool:
+    """Whether it is the name of a column, or a list of such."""
+    several = node.elts if isinstance(node, ast.List) else [node]
+    return all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in several)
 
 
 def _prepares(step: ast.stmt, names: Collection[str]) -> bool:

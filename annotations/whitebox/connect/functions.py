@@ -20,7 +20,7 @@ from annotations.whitebox.connect import outside, permitted
 from annotations.whitebox.connect.answers import Refused
 from annotations.whitebox.connect.interpreter import Interpreter
 from annotations.whitebox.connect.places import caller
-from annotations.whitebox.connect.program import program
+from annotations.whitebox.connect.program import tree_of
 from annotations.whitebox.connect.script_functions import Scope
 from annotations.whitebox.functions import known
 
@@ -74,7 +74,7 @@ def _module(
     for file in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
         if file.is_file():
             names = {"__name__": name, "spark": home.spark}
-            return interpreter.run(program(file), file, names), list(_unknown())
+            return interpreter.run(tree_of(file), file, names), list(_unknown())
     raise Refused(f"no {name}.py is here")
 
 

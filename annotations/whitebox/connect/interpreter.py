@@ -41,7 +41,7 @@ from annotations.whitebox.connect.answers import Asked, Refused
 from annotations.whitebox.connect.classes import Class, Method, Object, Super
 from annotations.whitebox.connect.module_text import Definition, yields
 from annotations.whitebox.connect.outside import PLACE, UNREAD, Default, Open, Outside
-from annotations.whitebox.connect.program import Unparsed, module_file, parsed, program
+from annotations.whitebox.connect.program import Unparsed, module_file, tree_of
 from annotations.whitebox.connect.script_functions import (
     SUPER,
     Function,
@@ -52,6 +52,7 @@ from annotations.whitebox.connect.script_functions import (
 from annotations.whitebox.connect.standard import Chain, Environment, Namespace
 from annotations.whitebox.connect.values import (
     FIXED,
+    TEXT_MAX,
     UNSET,
     are_lists,
     as_by_default,
@@ -65,13 +66,18 @@ from annotations.whitebox.connect.values import (
     either_way,
     enumerated,
     holds_object,
+    holds_open,
     holds_unknown,
     in_order,
+    is_text,
     is_unknown,
     of_file,
     of_open_length,
+    one_of_many,
     open_up,
+    perhaps,
     same_value,
+    settled,
     shown_text,
     small,
     unknown_of,
@@ -141,6 +147,8 @@ _COMMANDS: Final = frozenset(
 """Modules whose decorators make a command, which gets its parameters from outside."""
 _COMPARING: Final = (all, any, bool, len, max, min, range, set, sorted, sum)
 """Functions whose value for objects depends on methods of theirs, and on what is not known."""
+_DECIDING: Final = (all, any, bool, max, min)
+"""Functions that choose by what is known of each value."""
 _GATHERING: Final = (*_COMPARING, Chain, dict, enumerate, list, reversed, tuple, zip)
 """Functions whose value depends on all of what is not known."""
 _LOOKING: Final = frozenset(
@@ -152,8 +160,12 @@ _LOOKING: Final = frozenset(
 """Functions that change nothing of an object that they are given."""
 _NAMING: Final = frozenset({"exec", "getattr", "globals", "locals", "map", "setattr", "vars"})
 """Functions that look at names or members, set them, or call others."""
+_OF_SQL: Final = frozenset({"expr", "filter", "selectExpr", "sql", "where"})
+"""Functions of PySpark that are given texts of SQL."""
 _TOLD: Final = frozenset({"get", "pop", "setdefault"})
 """Members of a dictionary that find something by its key."""
+_TOLD_BY: Final = (str, bytes, int, float, bool)
+"""Classes of values that depend on each of those that they were made of."""
 _VIEWS: Final = (ItemsView, KeysView, ValuesView, enumerate, map, reversed, zip)
 
 
@@ -216,6 +228,10 @@ class Interpreter:
         operators = {name: functools.partial(self._binary, op()) for name, op in _NAMED.items()}
         fields = {"replace": self._with_fields}
         self._given |= {id(each): each for each in (*operators.values(), *fields.values())}
+        named_tuple, simple = self._named_tuple, self._simple
+        self._given |= {id(named_tuple): named_tuple, id(simple): simple}
+        self._standard["collections"].names["namedtuple"] = named_tuple
+        self._standard["types"] = Namespace({"SimpleNamespace": simple}, "types.")
         self._standard["operator"] = Namespace(operators, "operator.")
         self._standard["dataclasses"] = Namespace(fields, "dataclasses.")
         self._imported: dict[Path, Namespace] = {}
@@ -249,14 +265,14 @@ class Interpreter:
         """The place that is being read."""
         places.reading(lambda: self.at)
 
-    def run(self, text: str, file: Path, names: dict[str, Any]) -> Scope:
+    def run(self, tree: ast.Module, file: Path, names: dict[str, Any]) -> Scope:
         """Follow the statements of a module, which may set names that are there."""
         names.setdefault("__name__", "__main__")
         names.setdefault("__file__", str(file))
         scope = Scope(file, names)
         if not self._calls:
             configuration.beside(file)
-        self._module_body(text, scope)
+        self._module_body(tree, scope)
         return scope
 
     def finish(self) -> None:
@@ -265,8 +281,7 @@ class Interpreter:
             if id(function.node) not in self._entered and self._may_describe(function.node):
                 self._perhaps(function)
 
-    def _module_body(self, text: str, scope: Scope) -> None:
-        tree = parsed(text, scope.file)
+    def _module_body(self, tree: ast.Module, scope: Scope) -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 self._definitions.setdefault(node.name, []).append(node)
@@ -341,7 +356,7 @@ class Interpreter:
     def _class(self, node: ast.ClassDef, scope: Scope) -> None:
         """A class. Of one that is not followed, what it and those before may have changed is not
         known: they may be what it is made by."""
-        made_by = [d for d in node.decorator_list if "dataclass" not in ast.unparse(d)]
+        made_by = [d for d in node.decorator_list if not self._fills(d, scope)]
         others = [d for d in node.decorator_list if d not in made_by]
         bare = ast.ClassDef(node.name, node.bases, node.keywords, node.body, others)
         ast.copy_location(bare, node)
@@ -359,6 +374,13 @@ class Interpreter:
         for decorator in reversed(made_by):
             kind = self._call(self.value(decorator, scope), (kind,), {})
         scope.names[node.name] = kind
+
+    def _fills(self, decorator: ast.expr, scope: Scope) -> bool:
+        """Whether a decorator makes the fields of a class the parameters of its making."""
+        word = ast.unparse(decorator).partition("(")[0].rpartition(".")[2]
+        begin = scope.value(re.split(r"\W", ast.unparse(decorator), maxsplit=1)[0])
+        of_attrs = isinstance(begin, Outside) and outside.root(begin) in ("attr", "attrs")
+        return word == "dataclass" or (word in classes.FILLING and of_attrs)
 
     def follow(self, node: ast.stmt, scope: Scope) -> None:
         """Follow a statement of the body of a class."""
@@ -557,7 +579,25 @@ class Interpreter:
                 ]
             else:
                 every = {id(part): part for each in several for part in each}
+                for part in [*every] if len(several) > 1 else []:
+                    if not all(part in map(id, each) for each in several):
+                        every[part] = perhaps(every[part])
                 holder[:] = every.values()
+
+    def _either_value(self, ways: Sequence[ast.expr], scope: Scope, test: str) -> list[Any]:
+        """The values of expressions of which one is worked out, and it is not known which."""
+        if not any(
+            isinstance(part, ast.Call | ast.NamedExpr) for e in ways for part in ast.walk(e)
+        ):
+            return [self.value(way, scope) for way in ways]
+        before = self._state(scope)
+        values, states = [], []
+        for way in ways:
+            _restore(before)
+            values.append(self.value(way, scope))
+            states.append(self._state(scope))
+        self._either(states, test)
+        return values
 
     def _one_of(self, values: Sequence[Any], name: str, test: str) -> Any:
         """One of several values, it is not known which: of DataFrames, what any reads is read."""
@@ -608,7 +648,7 @@ class Interpreter:
             self._forget(node, scope, again=True)
             if isinstance(node, ast.For):
                 for name in _stored(node.target):
-                    scope.put(name, chance_of([decided], Outside(f"${name}")))
+                    scope.put(name, chance_of([decided], one_of_many(decided, name)))
             self._leaves.append([])
             raised: Raised | None = None
             try:
@@ -676,6 +716,8 @@ class Interpreter:
                 classes.forget(holder.kind)
             elif isinstance(holder, Class):
                 classes.forget(holder)
+            elif isinstance(holder, Outside):
+                outside.SET.add(holder)
 
     def _found(self, node: ast.AST, scope: Scope) -> Any:
         """The value of a name, or of what is inside of one; None of any other expression."""
@@ -755,8 +797,7 @@ class Interpreter:
             case ast.Name(id=name):
                 scope.put(name, value)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                if isinstance(value, Object) and "NamedTuple" in value.kind.words:
-                    value = tuple(value.names.values())
+                value = classes.parts(value)
                 known = isinstance(value, list | tuple) and len(value) == len(parts)
                 for number, part in enumerate(parts):
                     found = value[number] if known else Outside(f"{shown_text(value)}[{number}]")
@@ -833,7 +874,7 @@ class Interpreter:
             inner = Scope(file, {"__name__": name, "__file__": str(file)})
             at = self.at
             try:
-                self._module_body(program(file), inner)
+                self._module_body(tree_of(file), inner)
             except Unparsed as unparsed:
                 self.at = unparsed.position
                 outside.note(f"{file.name} is not known: {unparsed}")
@@ -856,6 +897,8 @@ class Interpreter:
             if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
                 self._read_once(node, scope)
             result = unknown_of(node)
+        if type(result) is str and not isinstance(node, ast.Constant) and holds_unknown(result):
+            result = Default(result)  # made of what is not known: it decides nothing
         found = Chance.of(result) if isinstance(result, str) else None
         if found is None and isinstance(result, Outside | bytes | slice):
             found = self._drawn  # it was made of that
@@ -903,13 +946,13 @@ class Interpreter:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 known = self.value(test, scope)
                 if not decides(known):
-                    values = [self.value(part, scope) for part in (body, orelse)]
+                    values = self._either_value([body, orelse], scope, whether(test, known))
                     return self._one_of(values, ast.unparse(node)[:40], whether(test, known))
                 return self.value(body if known else orelse, scope)
             case ast.JoinedStr(values=values):
                 pieces = [self._piece(piece, scope) for piece in values]
                 whole = "".join(map(str, pieces))
-                return Default(whole) if any(isinstance(p, Open) for p in pieces) else whole
+                return whole if all(map(decides, pieces)) else Default(whole)
             case ast.List(elts=parts):
                 return list(self._items(parts, scope))
             case ast.Tuple(elts=parts):
@@ -966,10 +1009,8 @@ class Interpreter:
             if isinstance(one, Outside) or isinstance(other, Outside):
                 return self._mixed(node, one, other)
             identity = isinstance(op, ast.Is | ast.IsNot) or enumerated(one, other)
-            if not identity and (
-                holds_object((one, other)) or isinstance(one, Open) or isinstance(other, Open)
-            ):
-                return unknown_of(node)
+            if not identity and (holds_object((one, other)) or holds_open((one, other))):
+                return chance_of((one, other), unknown_of(node))
             result = _COMPARED[type(op)](one, other)
             if len(ops) > 1 and not (isinstance(result, bool) and result):
                 return result if isinstance(result, bool) else unknown_of(node)
@@ -1038,7 +1079,8 @@ class Interpreter:
         return bool(value)
 
     def _binary(self, op: ast.operator, one: Any, other: Any) -> Any:
-        one, other = beside_column(one, other)
+        if not isinstance(op, ast.BitAnd | ast.BitOr | ast.BitXor):  # of conditions
+            one, other = beside_column(one, other)
         if isinstance(one, Outside) or isinstance(other, Outside):
             return self._mixed(op, one, other)
         frame = next((part for part in (one, other) if permitted.frame(part)), None)
@@ -1050,16 +1092,23 @@ class Interpreter:
         if type(op) not in _BINARY or not known:
             return chance_of((one, other), Outside("$value"))
         result = _BINARY[type(op)](one, other)
-        by_default = isinstance(one, Open) or isinstance(other, Open)
-        return outside.by_default(result, "value") if by_default else result
+        decided = decides(one) and decides(other)
+        if isinstance(result, set):
+            decided = not holds_open((one, other))
+        return result if decided else outside.by_default(result, "value")
 
     def _mixed(self, node: ast.AST, one: Any, other: Any) -> Any:
         """Of something that is not known: a column where a column takes part."""
         part = next((p for p in (one, other) if permitted.column(p) or permitted.frame(p)), None)
         if part is not None:
             return Outside("$value")(part)
+        settings = {type(p) for p in (one, other) if isinstance(p, outside.Setting)}
+        plain = all(isinstance(p, outside.Setting | int | float) for p in (one, other))
+        if len(settings) == 1 and plain and isinstance(node, ast.operator):
+            return next(p for p in (one, other) if isinstance(p, outside.Setting))
         if isinstance(node, ast.Add):
-            return Outside(f"{shown_text(one)}{shown_text(other)}")
+            kind = Default if is_text(one) or is_text(other) else Outside
+            return kind(f"{shown_text(one)}{shown_text(other)}")
         return chance_of((one, other), Outside("$value"))
 
     def _boolean(self, op: ast.boolop, values: Sequence[ast.expr], scope: Scope) -> Any:
@@ -1067,7 +1116,8 @@ class Interpreter:
         for value in values:
             result = self.value(value, scope)
             if not decides(result):
-                last = self.value(values[-1], scope)
+                ways = [values[-1], ast.Constant(None)]
+                last, _ = self._either_value(ways, scope, whether(value, result))
                 whole = isinstance(op, ast.Or) and type(last) is str
                 return Default(last) if whole else as_unknown(result)
             if bool(result) == isinstance(op, ast.Or):
@@ -1077,18 +1127,27 @@ class Interpreter:
     def _item(self, container: Any, key: Any, node: ast.AST) -> Any:
         if isinstance(container, Class) and not isinstance(key, Outside | Open):
             return next((v for v in container.values if v.names["name"] == key), unknown_of(node))
+        container = classes.parts(container)
         if isinstance(container, Object):
             return self._call(classes.attribute(container, "__getitem__"), (key,), {})
         if isinstance(key, Outside) and isinstance(container, dict) and container:
             return self._chosen(container)
         if isinstance(container, Outside) and Chance.of(container) is not None:
             return container[key] if isinstance(key, Outside) else outside.entry(container, key)
+        if isinstance(container, outside.Setting) and type(key) in (str, int):
+            return outside.entry(container, key)
         if isinstance(container, Outside) or isinstance(key, Outside):
             return chance_of((key,), unknown_of(node))
         if isinstance(container, Namespace | Function) or not permitted.value(container):
             return unknown_of(node)
-        if isinstance(key, Open) and isinstance(container, dict):
+        if isinstance(container, dict) and isinstance(key, Open):
             return self._chosen(container, container[key])
+        if type(container) is dict and holds_open([*container]):
+            return self._chosen(container, container.get(key), None)
+        if isinstance(container, list | tuple) and isinstance(key, Open):
+            return self._one_of(container, "item", "the place that is looked up")
+        if isinstance(key, slice) and holds_open((key.start, key.stop, key.step)):
+            return unknown_of(node)
         found = container[key]
         return as_by_default(found) if isinstance(container, Open) else found
 
@@ -1104,6 +1163,15 @@ class Interpreter:
             return outside.member(owner, name)
         if name in self._patched and not isinstance(owner, Class | Object | Super | Namespace):
             return self._replaced(owner, name)
+        if isinstance(owner, Object) and name == "__dict__":
+            return owner.names
+        named_tuple = isinstance(owner, Object) and "NamedTuple" in owner.kind.words
+        setting = isinstance(owner, Object | Class) and name == "__setattr__"
+        if setting or (named_tuple and name in _OF_TUPLES):
+            function = self._set if setting else functools.partial(_OF_TUPLES[name], self)
+            method = functools.partial(function, owner)
+            self._given[id(method)] = method
+            return method
         if isinstance(owner, Class | Object | Super):
             return classes.attribute(owner, name)
         if isinstance(owner, Namespace):
@@ -1120,7 +1188,8 @@ class Interpreter:
         typed = name in ("schema", "dtypes") and permitted.frame(owner)
         if typed and isinstance(owner.columns, outside.Columns):
             return Outside(f"$DataFrame.{name}")
-        if isinstance(owner, Function) or not permitted.attribute(owner, name):
+        missing = isinstance(owner, ModuleType) and not hasattr(owner, name)
+        if missing or isinstance(owner, Function) or not permitted.attribute(owner, name):
             return Outside(f"${name}")
         try:
             found = getattr(owner, name)
@@ -1145,7 +1214,9 @@ class Interpreter:
             classes.forget(owner)
         elif isinstance(owner, Namespace):
             owner.names[str(name)] = value
-        elif not isinstance(owner, Outside):
+        elif isinstance(owner, Outside):
+            outside.SET.add(owner)
+        else:
             self._patched[str(name)] = value  # a member of PySpark is replaced
 
     def _replaced(self, owner: Any, name: str) -> Any:
@@ -1178,6 +1249,8 @@ class Interpreter:
         match word, arguments:
             case (("globals" | "locals" | "vars"), []):
                 return whole.names
+            case "vars", [Object() as owner]:
+                return owner.names
             case "map", [function, *values] if are_lists(values):
                 return [self._call(function, each, {}) for each in zip(*values, strict=False)]
             case "setattr", [owner, name, value]:
@@ -1237,7 +1310,7 @@ class Interpreter:
         parts = given if isinstance(result, Outside) else [e for e in given if isinstance(e, str)]
         if isinstance(result, Outside):  # functions that it may call
             parts += [f"{e}()" for e in given if isinstance(e, Outside) and draws(e)]
-        plain = type(result) in (str, int, float) or isinstance(result, Outside)
+        plain = isinstance(result, str | int | float)
         if not plain or isinstance(function, Function | Method) or Chance.of(result):
             return result
         return chance_of(parts, result)
@@ -1248,6 +1321,11 @@ class Interpreter:
             first = arguments[0] if len(arguments) == 1 else None
             wraps = outside.root(function) in _TRANSPARENT - _COMMANDS and self._of_script(first)
             done = not wraps and self._handed_over(called.rpartition(".")[2], arguments, named)
+            if called == "object.__setattr__" and len(arguments) == len(("self", "name", "value")):
+                self._set(*arguments)
+                return None
+            if Chance.of(given) is not None:
+                outside.SET.add(function.without_last())
             if called.rpartition(".")[2] not in _LOOKING:
                 for each in given:
                     if isinstance(each, Class | Object):
@@ -1277,6 +1355,11 @@ class Interpreter:
             return Outside("$text")
         if (compares and holds_object(arguments)) or (gathers and any(map(is_unknown, arguments))):
             return Outside("$value")
+        if any(function is known for known in _DECIDING) and (
+            holds_open(arguments) or self._of_script(named.get("key"))
+        ):
+            whole = arguments[0] if len(arguments) == 1 and are_lists(arguments) else arguments
+            return self._one_of(whole, "value", "which of several values is chosen")
         if id(function) not in self._given and not permitted.callable_(function):
             return Outside(f"${getattr(function, '__name__', 'value')}")(*arguments, **named)
         owner: Any = getattr(function, "__self__", None)
@@ -1285,10 +1368,13 @@ class Interpreter:
         looked_at = given[:1] if name == "withWatermark" else given  # not at how late rows may be
         unknown = any(map(holds_unknown, looked_at))
         frame = permitted.frame_of(owner)
+        if unknown and name in _OF_SQL and all(map(is_text, given)):
+            texts, known = zip(*map(settled, arguments), strict=True)
+            arguments, unknown = tuple(texts), not all(known)
         if unknown and frame is not None and not permitted.harmless(name):
             reason = f"an argument of `{name}` is not known, as nothing was run"
             return permitted.as_given(name, frame.hint(UNREAD, reason))
-        if type(owner) is dict and name in _TOLD and isinstance(arguments[0], Outside | Open):
+        if type(owner) is dict and name in _TOLD and holds_open((arguments[0], *owner)):
             found = function(*arguments) if arguments[0] in owner else (*arguments, None)[1]
             by_default = isinstance(arguments[0], Open) and name == "get"
             return self._chosen(owner, found, *([] if by_default else [None]))
@@ -1311,6 +1397,12 @@ class Interpreter:
             if isinstance(result, _VIEWS):
                 result = list(result)
             if any(isinstance(each, Open) for each in (owner, *arguments, *named.values())):
+                result = list(result[:TEXT_MAX]) if isinstance(result, range) else result
+                return outside.by_default(result, str(name))
+            if function is sorted and holds_open(arguments):
+                return [as_by_default(each) for each in result]
+            counts = function is len and isinstance(arguments[0], list | tuple)
+            if type(result) in _TOLD_BY and not counts and holds_open((owner, given)):
                 return outside.by_default(result, str(name))
             if permitted.setting(owner, name) or (
                 unknown and isinstance(owner, permitted.PLAIN) and isinstance(result, bool | int)
@@ -1510,6 +1602,23 @@ class Interpreter:
         known = {f.name: target.names[f.name] for f in target.kind.fields if f.name in target.names}
         return classes.made(self, target.kind, (), known | named)
 
+    def _named_tuple(self, name: Any, fields: Any, *_: Any, **named: Any) -> Any:
+        """`collections.namedtuple`."""
+        several = fields.replace(",", " ").split() if isinstance(fields, str) else fields
+        defaults = named.get("defaults") or ()
+        known = are_lists([several, defaults]) and not named.keys() - {"defaults", "module"}
+        if not known or not all(type(each) is str for each in (name, *several)):
+            return Outside("$collections.namedtuple()")
+        kind = classes.without_text(name, ["NamedTuple"], several)
+        kind.names = dict(zip(reversed(several), reversed(defaults), strict=False))
+        return kind
+
+    def _simple(self, *arguments: Any, **named: Any) -> Any:
+        """`types.SimpleNamespace`."""
+        made = Object(classes.without_text("SimpleNamespace"), named, plain=not named)
+        self.objects.append(made)
+        return Outside("$types.SimpleNamespace()") if arguments else made
+
     def _reduce(self, function: Any, values: Any, *first: Any) -> Any:
         """`functools.reduce`, of functions that may be called."""
         if isinstance(values, Outside) or not isinstance(values, list | tuple):
@@ -1518,6 +1627,23 @@ class Interpreter:
         for value in rest:
             result = self._call(function, (result, value), {})
         return result
+
+
+def _replaced_parts(interpreter: Interpreter, target: Object, **named: Any) -> Any:
+    """`_replace` of a named tuple."""
+    return classes.made(interpreter, target.kind, (), target.names | named)
+
+
+def _as_dict(_: Interpreter, target: Object) -> dict[str, Any]:
+    """`_asdict` of a named tuple."""
+    return dict(target.names)
+
+
+_OF_TUPLES: Final[Mapping[str, Callable[..., Any]]] = {
+    "_asdict": _as_dict,
+    "_replace": _replaced_parts,
+}
+"""Methods that every named tuple has."""
 
 
 def _unknown_body(*_: Any) -> None:

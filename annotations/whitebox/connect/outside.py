@@ -16,7 +16,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, MutableSequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.abc import Loader, MetaPathFinder
@@ -43,12 +43,18 @@ NOTES: Final[dict[tuple[str, Position | None], None]] = {}
 
 
 def note(text: str) -> None:
-    """Say once that something cannot be followed here."""
+    """Say once for each place that something cannot be followed here."""
     NOTES.setdefault((text, caller()))
 
 
-MADE: Final[set[str]] = set()
-"""Texts that stand for values which are not known."""
+def note_once(text: str) -> None:
+    """Say once, at the first place, what is taken for granted."""
+    if all(text != noted for noted, _ in NOTES):
+        note(text)
+
+
+MADE: Final[dict[str, type[Outside]]] = {}
+"""Texts that stand for values which are not known -> their class; `Outside` of several classes."""
 DECIDED: Final[dict[str, None]] = {}
 """Those of them that were taken for a number, or decided what the script did."""
 
@@ -109,13 +115,14 @@ class Outside(str):
 
     def __new__(cls, text: str) -> Outside:
         """A value that is called by this text."""
-        MADE.add(text)
+        MADE[text] = cls if MADE.get(text, cls) is cls else Outside
         return str.__new__(cls, text)
 
     @classmethod
     def module(cls, name: str) -> Outside:
         """A module that is not there, which says nothing as long as nothing of it is used."""
-        return str.__new__(cls, f"${name}")
+        foreign = root(name) not in {*sys.stdlib_module_names, *SERVICES}
+        return str.__new__(Held if foreign else cls, f"${name}")
 
     def __eq__(self, other: object) -> bool:
         if of_user(sys._getframe(1)):
@@ -177,8 +184,16 @@ class Outside(str):
         if len(given) == 1 and known and isinstance(known[0], Callable | type):  # type: ignore[arg-type]
             return Outside(f"{self}()") if reason_of(self[1:]) else given[0]  # a decorator
         if called == "get" and known == [*given[:1]]:
-            return entry(self.removesuffix(".get"), given[0])
+            return entry(self.without_last(), given[0])
+        return self._gives(called, known) if len(known) == len(given) else Outside(f"{self}()")
+
+    def _gives(self, called: str, given: Sequence[Any]) -> Outside:
+        """What a call gives that is given these values."""
         return Outside(f"{self}()")
+
+    def without_last(self) -> Outside:
+        """What it is a member of."""
+        return type(self)(str.rpartition(self, ".")[0])
 
     def __getitem__(self, key: Any) -> Any:
         return str.__getitem__(self, key) if isinstance(key, slice) else Outside(f"{self}[{key}]")
@@ -242,15 +257,14 @@ def member(owner: Outside, name: str) -> Any:
     called = str.rpartition(owner, ".")[2].lstrip("$")
     named = _SESSION.fullmatch(called) and root(owner) not in SERVICES
     if name == "readStream" or (name in _OF_SESSION and named):
-        taken = f"`{owner[1:]}` is not known here, and taken for the session"
-        if all(text != taken for text, _ in NOTES):
-            note(taken)
+        note_once(f"`{owner[1:]}` is not known here, and taken for the session")
         return getattr(SparkSession.getActiveSession(), name)
     if name == "writeStream" and root(owner) != "DataFrame":  # whose rows are no stream
         session = cast(SparkSession, SparkSession.getActiveSession())
         why = f"what `{owner[1:]}` is is not known here"
         return session.readStream.table(UNSEEN).hint(UNREAD, why).writeStream
-    return Outside(f"{owner}.{name}")
+    kind = type(owner) if isinstance(owner, Setting) else Outside
+    return kind(f"{owner}.{name}")
 
 
 def shown(value: str) -> str:
@@ -265,7 +279,8 @@ def shown(value: str) -> str:
 
 def entry(owner: str, key: Any) -> Outside:
     """What a value that is not known has under a key."""
-    return Outside(f"{owner}.{key}" if re.fullmatch(r"\w+", str(key)) else f"{owner}[{key}]")
+    kind = type(owner) if isinstance(owner, Setting) else Outside
+    return kind(f"{owner}.{key}" if re.fullmatch(r"\w+", str(key)) else f"{owner}[{key}]")
 
 
 def lost(value: Any, name: str) -> Any:
@@ -351,7 +366,7 @@ class Columns(Defaults):
         return self
 
 
-def _methods(kind: type[Default] | type[Outside]) -> None:
+def _methods(kind: type[Default | Outside]) -> None:
     """Let what is made of a text that is not known be such a text, and what is asked of it decide
     what the script does."""
 
@@ -387,6 +402,47 @@ _methods(Default)
 class Setting(Outside):
     """A text that the place decides where the script runs: an argument, a variable of the
     environment."""
+
+    def _gives(self, called: str, given: Sequence[Any]) -> Outside:
+        kind = type(self) if hasattr(str, called) and Chance.of([*given]) is None else Outside
+        return kind(f"{self}()")
+
+
+_methods(Setting)
+
+
+class Held(Setting):
+    """A module that is not there, and what it holds: members, items, and what is looked up in it by
+    a text. What its functions give is none of it, but for those that load settings."""
+
+    @property
+    def setting(self) -> bool:
+        """Whether it is called like a setting, and the script has set nothing in its module."""
+        named = str.rpartition(self, ".")[2].isupper() or _OF_SETTINGS.search(self)
+        return bool(named) and not any(f"{self}.".startswith(f"{owner}.") for owner in SET)
+
+    def _gives(self, called: str, given: Sequence[Any]) -> Outside:
+        plain = all(isinstance(each, str | int | float) for each in given)
+        if not plain or Chance.of([*given]) is not None:
+            return Outside(f"{self}()")
+        if given and _LOOKING_UP.fullmatch(called):
+            return entry(self.without_last(), given[0] if len(given) == 1 else str([*given]))
+        loads = called[:1].isupper() or called.startswith(("get_", "load_", "read_"))
+        if loads and _OF_SETTINGS.search(called):
+            return Held(f"{self}()")
+        return super()._gives(called, given)
+
+
+SET: Final[set[str]] = set()
+"""Modules that are not there, and parts of them, in which the script has set something."""
+_OF_SETTINGS: Final = re.compile(
+    r"(?:(?<![A-Za-z])|(?<=[a-z]))(settings?|config\w*|conf|cfg|const(ant)?s?|limits?|opt(ion)?s|param(eter)?s"
+    r"|thresholds?)(?![a-z])",
+    re.IGNORECASE,
+)
+_LOOKING_UP: Final = re.compile(
+    r"get(_?(bool(ean)?|float|int|list|option|param(eter)?|setting|str(ing)?|value))?"
+)
 
 
 def by_default(value: Any, name: str) -> Any:
@@ -485,11 +541,11 @@ def _users(file: str) -> bool:
     return not file.startswith(("<", sys.prefix, sys.base_prefix)) and "/annotations/" not in file
 
 
-def stand_ins(text: str, path: str) -> None:
-    """Let every way to the outside lead to stand-ins, for a script with this text."""
+def stand_ins(tree: ast.AST, path: str) -> None:
+    """Let every way to the outside lead to stand-ins, for a script with this syntax tree."""
     sys.meta_path.insert(0, _Finder(first=True))
     sys.meta_path.append(_Finder(first=False))
-    arguments(text, path, run=True)
+    arguments(tree, path, run=True)
     time.sleep = lambda _: None
     _environment()
     _json()
@@ -555,12 +611,12 @@ _OF_PLACE: Final[dict[Any, str]] = {
 """What tells which files there are."""
 
 
-def arguments(text: str, path: str, *, run: bool) -> list[str]:
+def arguments(tree: ast.AST, path: str, *, run: bool) -> list[str]:
     """The arguments that stand in for those of a script, its own name first. Where it is not run,
     nothing is decided by what a parser gives."""
     import argparse
 
-    sys.argv = Defaults([path, *arguments_of(text)])
+    sys.argv = Defaults([path, *arguments_of(tree)])
     parse = argparse.ArgumentParser.parse_known_args
 
     def parsed(parser: Any, args: Any = None, namespace: Any = None) -> Any:
@@ -630,14 +686,14 @@ def _json() -> None:
     json.loads = known  # type: ignore[assignment]
 
 
-def arguments_of(text: str) -> list[Setting]:
+def arguments_of(tree: ast.AST) -> list[Setting]:
     """As many arguments as a script asks for, each called by its place.
 
-    >>> arguments_of("if len(sys.argv) != 3: exit(1)")
+    >>> arguments_of(ast.parse("if len(sys.argv) != 3: exit(1)"))
     ['$1', '$2']
     """
     most, asked = 0, None
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         match node:
             case ast.Subscript(value=value, slice=ast.Constant(value=int(place))) if _argv(value):
                 most = max(most, place)

@@ -139,7 +139,9 @@ def all_of(found: Any) -> dict[str, Any]:
     """The names that `from module import *` gives."""
     if not isinstance(found, ModuleType):
         return dict(getattr(found, "names", {}))
-    names = getattr(found, "__all__", [name for name in vars(found) if name[0] != "_"])
+    public = [name for name in vars(found) if name[0] != "_"]
+    older = [n for n in public if not n.islower() and of_functions(getattr(found, n))]
+    names = [*getattr(found, "__all__", public), *older]  # `countDistinct`, of Spark 3
     return {name: getattr(found, name) for name in names if attribute(found, name)}
 
 

@@ -6,6 +6,7 @@ Python is worked out by the `interpreter` and SQL is read in either way.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from annotations.whitebox.connect.answers import Refused
 from annotations.whitebox.connect.databricks import DBUtils, extend_pipelines, harmless
 from annotations.whitebox.connect.interpreter import Interpreter
 from annotations.whitebox.connect.places import caller
-from annotations.whitebox.connect.program import program
+from annotations.whitebox.connect.program import tree_of
 from annotations.whitebox.connect.project import read_project
 from annotations.whitebox.connect.scripts import noted
 
@@ -31,7 +32,7 @@ def pipeline(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
         if request.get("follow"):
             answer |= read_project(home, specification, _followed(home, specification))
         else:
-            outside.stand_ins("", request["path"])
+            outside.stand_ins(ast.Module([], []), request["path"])
             answer |= read_project(home, specification)
     if request.get("follow"):
         if answer.get("error") and not answer["unparsed"]:
@@ -61,7 +62,7 @@ def _followed(home: Reading, specification: Path) -> Any:
                         registry.register_sql(text, file.relative_to(folder))
                     elif file.suffix == ".py":
                         names = {"__name__": file.stem, "spark": home.spark, "dbutils": DBUtils()}
-                        interpreter.run(program(file), file, names)
+                        interpreter.run(tree_of(file), file, names)
                     else:
                         raise Refused(f"{file.name} is neither Python nor SQL")
 

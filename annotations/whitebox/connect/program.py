@@ -49,10 +49,11 @@ class Unparsed(Exception):  # noqa: N818 - it is the user's code that meets it
         self.position = Position(str(file), error.lineno or 1, error.offset or 1)
 
 
-def parsed(text: str, file: Path) -> ast.Module:
-    """The syntax tree of a file's text; Unparsed where it has none."""
+@cache
+def tree_of(file: Path) -> ast.Module:
+    """The syntax tree of a file; Unparsed where it has none, ValueError where it is no notebook."""
     try:
-        return ast.parse(text)
+        return ast.parse(program(file))
     except SyntaxError as error:
         raise Unparsed(error, file) from None
 

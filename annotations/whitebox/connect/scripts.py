@@ -6,6 +6,7 @@ once, with a batch that has the columns of the query: what it writes are the que
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import sys
@@ -37,7 +38,7 @@ from annotations.whitebox.connect.databricks import (
 )
 from annotations.whitebox.connect.interpreter import Interpreter
 from annotations.whitebox.connect.places import caller
-from annotations.whitebox.connect.program import RUN, notebook, parsed, program
+from annotations.whitebox.connect.program import RUN, notebook, tree_of
 from annotations.whitebox.connect.project import registration, script_project
 from annotations.whitebox.connect.user_functions import by_chance, chances, shown
 from annotations.whitebox.derivation import TAKEN
@@ -94,18 +95,17 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     )
     with home.failures() as answer:
         try:
-            text = program(path)
-            parsed(text, path)
+            tree = tree_of(path)
             if request.get("follow"):
                 with registration(home):
-                    _follow(home, text, path, [pipeline.functions, pipeline.project.flows])
+                    _follow(home, tree, path, [pipeline.functions, pipeline.project.flows])
             else:
                 configuration.watch(path)
-                outside.stand_ins(text, str(path))
-                for call in chances(text):
+                outside.stand_ins(tree, str(path))
+                for call in chances(tree):
                     outside.note(f"`{call}` is another one each time, and was taken as it was now")
                 with registration(home):
-                    _run(home, text, path)
+                    _run(home, tree, path)
         except SystemExit as ended:
             if ended.code not in (None, 0):
                 raise Refused(f"the script exits with {ended.code}") from None
@@ -136,7 +136,7 @@ def noted(*, follow: bool) -> list[Any]:
     return [[text, place_text(at)] for text, at in outside.NOTES]
 
 
-def _follow(home: Reading, text: str, path: Path, made: list[list[Any]]) -> None:
+def _follow(home: Reading, tree: ast.Module, path: Path, made: list[list[Any]]) -> None:
     """Follow a program without running it, with what a platform puts in place. `made`: lists
     of what it defines."""
     sys.path.remove(str(path.parent))
@@ -147,9 +147,9 @@ def _follow(home: Reading, text: str, path: Path, made: list[list[Any]]) -> None
         if found is None:
             outside.note(f"the notebook `{name}` that is run here is not there")
         else:
-            interpreter.run(program(found), found, names)
+            interpreter.run(tree_of(found), found, names)
 
-    interpreter = Interpreter(outside.MODULES, outside.arguments(text, str(path), run=False))
+    interpreter = Interpreter(outside.MODULES, outside.arguments(tree, str(path), run=False))
     interpreter.made = [home.answers.started, home.answers.pipeline, *made]
     names = {
         "spark": home.spark,
@@ -159,11 +159,11 @@ def _follow(home: Reading, text: str, path: Path, made: list[list[Any]]) -> None
         RUN: run_notebook,
     }
     interpreter.session = home.spark
-    interpreter.run(text, path, names)
+    interpreter.run(tree, path, names)
     interpreter.finish()
 
 
-def _run(home: Reading, text: str, path: Path) -> None:
+def _run(home: Reading, tree: ast.Module, path: Path) -> None:
     """Run a program with what a platform puts in place."""
     import pyspark.sql
     from pyspark.sql.connect.dataframe import DataFrame
@@ -179,7 +179,7 @@ def _run(home: Reading, text: str, path: Path) -> None:
         if found is None:
             outside.note(f"the notebook `{name}` that is run here is not there")
         else:
-            exec(compile(program(found), str(found), "exec"), main.__dict__)
+            exec(compile(tree_of(found), str(found), "exec"), main.__dict__)
 
     main.__dict__.update(
         spark=home.spark,
@@ -189,7 +189,7 @@ def _run(home: Reading, text: str, path: Path) -> None:
         displayHTML=permitted.shown,
         **{RUN: run_notebook},
     )
-    exec(compile(text, str(path), "exec"), main.__dict__)
+    exec(compile(tree, str(path), "exec"), main.__dict__)
 
 
 def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:

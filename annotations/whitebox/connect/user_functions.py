@@ -46,7 +46,7 @@ from annotations.whitebox.connect.module_text import (
     words,
     yields,
 )
-from annotations.whitebox.connect.program import module_file, program
+from annotations.whitebox.connect.program import Unparsed, module_file, tree_of
 from annotations.whitebox.datatypes import UNKNOWN, DataType
 from annotations.whitebox.derivation import SETTINGS
 from annotations.whitebox.python_chance import (
@@ -174,7 +174,7 @@ def shown(function: Any, met: frozenset[int] = frozenset()) -> Shown:
         return Shown()
     try:
         module = _module(file)
-    except (ValueError, SyntaxError):
+    except (ValueError, Unparsed):
         return Shown()
     lambdas = code.co_name == "<lambda>"
     found = [
@@ -264,20 +264,20 @@ def shown_class(file: Path, name: str, used: Collection[str] | None = None) -> S
     another class, of the methods that are `used`, and of what these use."""
     try:
         module = _module(file)
-    except (OSError, ValueError, SyntaxError):
+    except (OSError, ValueError, Unparsed):
         return Shown()
     if used is None:
         _LOOKED.clear()
     return module.of_class(name, used=used)
 
 
-def chances(text: str) -> list[str]:
+def chances(tree: ast.Module) -> list[str]:
     """The calls in a module, outside of its functions, whose results are not the same each time.
 
-    >>> chances("from time import time as now\\nstart = now()\\ndef late(): return now()")
+    >>> tree = ast.parse("from time import time as now\\nstart = now()\\ndef late(): return now()")
+    >>> chances(tree)
     ['now()']
     """
-    tree = ast.parse(text)
     module, found = _Module(tree), dict[str, None]()
     todo: list[ast.AST] = [tree]
     while todo:
@@ -291,7 +291,7 @@ def chances(text: str) -> list[str]:
 
 @functools.cache
 def _module(file: Path) -> _Module:
-    return _Module(ast.parse(program(file)), file.parent)
+    return _Module(tree_of(file), file.parent)
 
 
 class _Module(ModuleText):
@@ -442,7 +442,7 @@ class _Module(ModuleText):
             return None, ""
         try:
             return _module(file), member
-        except (SyntaxError, ValueError, OSError):
+        except (Unparsed, ValueError, OSError):
             return None, member
 
     def of_class(

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
 from annotations.whitebox.connect import outside, permitted
-from annotations.whitebox.connect.classes import Class, Object, Super
+from annotations.whitebox.connect.classes import Class, Object, Super, parts
 from annotations.whitebox.connect.outside import (
     PLACE,
     UNREAD,
     Default,
     DefaultFloat,
     DefaultNumber,
+    Held,
     Open,
     Outside,
     Setting,
 )
-from annotations.whitebox.derivation import ORDER
+from annotations.whitebox.derivation import ORDER, SETTINGS
 from annotations.whitebox.python_chance import Chance, reason_of
 
 UNSET: Final = object()
@@ -29,8 +31,15 @@ _CONSTANTS: Final = {
     DefaultNumber: "bigint",
     DefaultFloat: "double",
     Default: "string",
-    Setting: "string",
 }
+HIDDEN: Final = "$setting"
+"""Stands in a query for a value by default, of which there may be another one."""
+_QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+_BEFORE: Final = re.compile(
+    r"([<>=+\-*/%]|\bBETWEEN|\bBETWEEN\s+\S+\s+AND|\bIN\s*\((\s*[^\s,()]+\s*,)*)\s*$", re.IGNORECASE
+)
+_BEHIND: Final = re.compile(r"\s*($|[),<>=+\-*/%]|(AND|OR|AS|THEN|ELSE|END)\b)", re.IGNORECASE)
+"""What may stand before and behind a value in SQL."""
 FIXED: Final = (date, timedelta, Decimal)
 """Classes of Python whose objects are constants of a query; what they tell of themselves is not
 known."""
@@ -80,6 +89,14 @@ def as_by_default(value: Any) -> Any:
     return value if found is UNSET else found
 
 
+def perhaps(value: Any) -> Any:
+    """An item of a list that may not be there: a text, a number or a column is one that is not
+    known; of anything else that it may be there is what can be said."""
+    if permitted.column(value):
+        return Outside("$item")(value)
+    return as_unknown(value) if isinstance(value, str | int | float) else value
+
+
 def as_unknown(value: Any) -> Any:
     """A value that is not known, which shows what this one is."""
     return value if isinstance(value, Outside) else Outside(f"${str(value)[:40]}")
@@ -92,10 +109,50 @@ def constant(value: Any) -> Any:
 
     if isinstance(value, str) and Chance.of(value) is not None:
         return builtin.lit(str(value))
+    if isinstance(value, Setting):
+        return builtin.lit(str(value)) if of_place(value) else None
+    if holds_unknown(value):
+        return builtin.lit(str(value)) if settled(f"'{value}'")[1] else as_unknown(value)
     for kind, type_ in _CONSTANTS.items():
         if isinstance(value, kind):
-            return builtin.lit("$setting").cast(type_)
+            return builtin.lit(HIDDEN).cast(type_)
     return None
+
+
+def of_place(value: Setting) -> bool:
+    """Whether the place decides a value: an argument, a variable of the environment, or, which is
+    then said, a setting of a module that is not there."""
+    if isinstance(value, Held) and value.setting:
+        outside.note_once(f"{SETTINGS} `{value.without_last()[1:]}` stay as they are")
+    return not isinstance(value, Held) or value.setting
+
+
+def settled(text: str) -> tuple[str, bool]:
+    """A text of SQL in which settings that stand where a value does are constants; whether all that
+    is not known in it is such, or a part of one in quotes.
+
+    >>> _ = Setting("$LEAST"), Outside("$condition")
+    >>> settled("v > $LEAST AND k = 'a $LEAST'")
+    ("v > '$LEAST' AND k = 'a $LEAST'", True)
+    >>> settled("v > $LEAST AND $condition"), settled("$LEAST > v")
+    (("v > '$LEAST' AND $condition", False), ('$LEAST > v', False))
+    """
+    names = sorted((name for name in outside.MADE if name in text), key=len, reverse=True)
+    if not names:
+        return text, True
+    quoted = [found.span() for found in _QUOTED.finditer(text)]
+    known = True
+
+    def written(found: re.Match[str]) -> str:
+        nonlocal known
+        kind = outside.MADE[found[0]]
+        decided = issubclass(kind, Setting) and of_place(kind(found[0]))
+        inside = any(begin < found.start() < end for begin, end in quoted)
+        operand = _BEFORE.search(text[: found.start()]) and _BEHIND.match(text[found.end() :])
+        known &= decided and (inside or bool(operand))
+        return f"'{found[0]}'" if decided and operand and not inside else found[0]
+
+    return re.sub("|".join(map(re.escape, names)), written, text), known
 
 
 def beside_column(one: Any, other: Any) -> tuple[Any, Any]:
@@ -166,15 +223,40 @@ def draws(value: str) -> bool:
     return "." in value and reason_of(value[1:]) is not None
 
 
+def one_of_many(values: Any, name: str) -> Outside:
+    """One of values that are not known, in a loop over them."""
+    if isinstance(values, Setting):
+        return type(values)(f"{values}[]")
+    return Outside(f"${name}")
+
+
 def holds_unknown(value: Any) -> bool:
     """Whether a value is not known, or has such a part, a text that was made of one too."""
     if isinstance(value, str):
-        return isinstance(value, Outside) or any(made in value for made in outside.MADE)
+        return isinstance(value, Outside) or (
+            "$" in value and any(made in value for made in outside.MADE)
+        )
     if isinstance(value, list | tuple | set):
         return any(map(holds_unknown, value))
     if isinstance(value, dict):
         return any(map(holds_unknown, (*value, *value.values())))
     return False
+
+
+def holds_open(value: Any) -> bool:
+    """Whether a value is not known, or has such a part, or one by default."""
+    if not decides(value):
+        return True
+    if isinstance(value, list | tuple | set):
+        return any(map(holds_open, value))
+    if isinstance(value, dict):
+        return any(map(holds_open, (*value, *value.values())))
+    return False
+
+
+def is_text(value: Any) -> bool:
+    """Whether a value is a text, of which parts may not be known."""
+    return isinstance(value, str) and not isinstance(value, Outside)
 
 
 def holds_object(value: Any) -> bool:
@@ -209,6 +291,7 @@ def in_order(values: Any) -> Any:
     matter is taken for granted."""
     if isinstance(values, Class) and values.enumerates and not values.lost:
         return values.values
+    values = parts(values)
     if isinstance(values, set) and len(values) > 1 and not all(type(v) is int for v in values):
         first = ", ".join(sorted(map(repr, values)))[:40]
         outside.note(f"{ORDER} the set of {first} does not matter, as each process has its own")

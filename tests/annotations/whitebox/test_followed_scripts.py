@@ -332,6 +332,12 @@ df.where(F.col("k") == os.environ.get("KEY", "x"))
 df.where(F.col("k") == sys.argv[1])
 df.where(F.col("k").isin(args.key.split(",")) | (F.col("k") == args.other))
 df.where(F.col("k") != args.key)
+df.where(F.col("n") > settings.LEAST)
+df.where(F.col("n").cast("double") < settings.limits["high"] * 2)
+df.where(F.col("k") == settings.get("name", "x").lower())
+df.where(f"n > {settings.LEAST} AND k = '{os.environ['KEY']}'")
+df.selectExpr("k", "n + " + sys.argv[1] + " AS m")
+df.where(F.expr(f"n BETWEEN {settings.LEAST} AND {settings.config.most}"))
 """
 OTHERS: Final = """
 df.select(F.transform("a", lambda x: x * random.random()))
@@ -346,7 +352,16 @@ df.where(F.col("k") == os.environ["RUN"])
 df.withColumn("run", F.lit(os.getenv("RUN")))
 df.withColumn("run", F.lit(os.environ.get("RUN", "x")))
 df.groupBy("k").agg(F.bit_or("n").alias("b")).where(F.col("b") > args.least)
-df.where(F.col("n") > settings.LEAST)
+df.where(F.col("n") > settings.least())
+df.where(F.col("n") > services.now)
+df.where((F.col("n") > 3) & settings.LATE)
+df.where(F.col("n") > set_settings.LEAST)
+df.where(F.col("n") > drawn_settings.LEAST)
+df.where(F.col("n") > settings.get("least", time.time()))
+df.where(f"n > {settings.LEAST}(k)")
+df.where(f"{settings.CONDITION} AND n > 3")
+df.where(settings.CONDITION)
+df.where(F.col("n") > int(f"{time.time():.0f}"))
 """
 
 
@@ -359,12 +374,66 @@ def test_constants_of_a_query_are_told_from_what_each_run_has_anew(tmp_path: Pat
         for number, frame in enumerate(text.split("\n")[1:-1])
     }
     calls = "".join(f"put({name!r}, {frame})\n" for name, frame in puts.items())
-    script.write_text(f"import settings\n{CONSTANTS}{calls}")
+    modules = "import settings, services, set_settings, drawn_settings"
+    made = "set_settings.LEAST = time.time()\ndrawn_settings.load(random.random())\n"
+    script.write_text(f"{modules}\n{CONSTANTS}{made}{calls}")
     dataflow, _ = importing.load(script)
     for name, frame in puts.items():
         for path in dataflow.components[name].paths:
             same = str(path.annotation) == "CR" and path.nondeterministic is None
             assert same == name.startswith("same"), frame
+
+
+_MODES: Final = (
+    'os.environ["MODE"]',
+    'os.getenv("MODE", "dev")',
+    "f\"{os.environ['MODE']}\"",
+    "f\"a {os.getenv('MODE', 'dev')}\"",
+    '"{}-{}".format(settings.MODE, "x")',
+    '"/".join(["a", os.getenv("MODE", "dev")])',
+    '"%s%s" % (os.environ["MODE"], "x")',
+    '"a" + settings.MODE',
+)
+_CHOICES: Final = """
+df.limit(1) if <mode> == "prod" else df
+df.limit(1) if "prod" in [<mode>] else df
+df.limit(1) if {"prod"} & {<mode>} else df
+df.limit(1) if ("a", <mode>) == ("a", "prod") else df
+df.limit(1) if any(each == "prod" for each in [<mode>]) else df
+df.limit(1) if all([<mode> != "dev", True]) else df
+df.limit(1) if len(<mode>) == 4 else df
+df.limit(1) if len({<mode>, "prod"}) == 1 else df
+df.limit(1) if [<mode>].count("prod") else df
+df.limit(1) if {<mode>: 1}.get("prod") else df
+df.limit(1) if sorted([<mode>, "dez"])[0] == "dez" else df
+df.limit(1) if max(<mode>, "e") == "e" else df
+df.limit(1) if ",".join([<mode>, "b"]) == "prod,b" else df
+df.limit(1) if <mode>.startswith("pr") else df
+df.limit(1) if <mode>.lower().strip()[:1] == "p" else df
+df.limit(1) if (lambda mode: mode == "prod")(<mode>) else df
+{"prod": df.limit(1)}.get(<mode>, df)
+{<mode>: df}.get("prod", df.limit(1))
+[df, df.limit(1)][len(<mode>) % 2]
+functools.reduce(lambda d, _: d.limit(1), range(len(<mode>)), df)
+df.transform(lambda d, mode=<mode>: d.limit(1) if mode == "prod" else d)
+next((d for mode, d in [("prod", df.limit(1))] if mode == <mode>), df)
+"""
+
+
+def test_no_condition_is_decided_by_a_text_that_is_not_known(tmp_path: Path) -> None:
+    """Neither by one of which a part is not known, nor by what is made of it."""
+    texts = list(product(_MODES, _CHOICES.strip().split("\n")))
+    puts = [
+        f"put('case_{n}', {text.replace('<mode>', mode)})" for n, (mode, text) in enumerate(texts)
+    ]
+    known = [f"put('known_{n}', {text.replace('<mode>', repr('dev'))})" for n, (_, text) in
+             enumerate(texts[: len(texts) // len(_MODES)])]  # fmt: skip
+    script = tmp_path / "job.py"
+    script.write_text("\n".join(["import functools, settings", CONSTANTS, *puts, *known]))
+    labels = _started(*read_all([script], execute=Limits(120.0), follow=True))
+    found = {path.rpartition(" ")[2]: label for path, label in labels.items()}
+    assert set(found["case"]) <= {"OW[*]", "OW[*], chance"}
+    assert found["known"].count("CR") > len(known) // 2
 
 
 # ---- ways that may be taken

@@ -10,6 +10,7 @@ import pytest
 
 from annotations.dataflow import Component
 from annotations.diagnostics import BadInput
+from annotations.file import importing
 from annotations.file.importing import load_all
 from annotations.whitebox import pyspark_code
 from annotations.whitebox.connect.program import program
@@ -62,13 +63,11 @@ by_gender.writeStream.outputMode("complete").queryName("heaviest").toTable("heav
     ),
     "groups.py": (
         """
-from types import SimpleNamespace
 from company import settings
 
-job = SimpleNamespace(key="k")
 df = spark.readStream.schema("k STRING, v INT").json("/in/df")
 groups = {
-    "counted": df.groupBy(job.key).count(),
+    "counted": df.groupBy(settings.key).count(),
     "pivoted": df.groupBy("k").pivot(settings.by, settings.values).sum("v"),
     "rolled": df.rollup(*settings.keys).max("v"),
     "wrong": df.cube(1.5).min(),
@@ -480,6 +479,142 @@ CREATE OR REFRESH STREAMING TABLE joined AS
             "joined": "CW",
         },
     ),
+    "structures.py": (
+        """
+import random, attr
+from attrs import define, frozen, field
+from collections import namedtuple
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+df = spark.readStream.schema("k STRING, v INT").json("/in")
+space, made = SimpleNamespace(key="v", least=3), SimpleNamespace(key="k")
+space.__dict__.update(key="k")
+vars(made)["key"] = random.choice(["k", "v"])
+Pair = namedtuple("Pair", "key least", defaults=(3,))
+first, _ = Pair("k")
+
+class Other(Pair):
+    @property
+    def key(self):
+        return "v"
+
+@define
+class Job:
+    key: str
+    keys: list = field(factory=lambda: ["k", "v"])
+
+@frozen
+class Later:
+    key: str = "v"
+    def __attrs_post_init__(self):
+        object.__setattr__(self, "key", "k")
+
+@attr.s
+class Older:
+    key = attr.ib(default="k")
+
+@attr.s
+class Converted:
+    key = attr.ib(default="k", converter=lambda _: "v")
+
+@attr.s(these={"key": attr.ib(default="v")})
+class These:
+    key = "k"
+
+keys = {
+    "space": space.key, "drawn": made.key, "pair": Pair(key="k").key, "item": Pair("k")[0],
+    "unpacked": first, "changed": Pair("v")._replace(key="k").key,
+    "dict": Pair("k")._asdict()["key"],
+    "other": Other("k").key, "job": Job("k").key, "later": Later().key, "older": Older().key,
+    "converted": Converted().key, "these": These().key,
+}
+for name, column in keys.items():
+    df.groupBy(column).count().writeStream.queryName(name).outputMode("update").start()
+df.groupBy(*Job("k").keys).count().writeStream.queryName("keys").outputMode("update").start()
+df.where(df.v > space.least).writeStream.queryName("least").format("console").start()
+""",
+        dict.fromkeys(
+            ("space", "pair", "item", "unpacked", "changed", "dict", "job", "later", "older"),
+            "OW[k]",
+        )
+        | dict.fromkeys(("drawn", "converted", "these"), "OW[*], chance")
+        | {"other": "OW[v]", "keys": "OW[k,v]", "least": "CR"},
+    ),
+    "perhaps.py": (
+        """
+import os
+df = spark.readStream.schema("k STRING, v INT").json("/in")
+
+def grow(names):
+    names.append("v")
+    return True
+
+a, b, c, d, e, f = ([*"k"] for _ in range(6))
+os.environ.get("MORE") and a.append("v")
+b.append("v") if os.environ.get("MORE") else None
+if os.environ.get("MORE") and grow(c):
+    pass
+if os.environ.get("MORE"):
+    d.append("v")
+[e.append("v") for _ in [1] if os.environ.get("MORE")]
+True and f.append("v")
+for name, columns in dict(a=a, b=b, c=c, d=d, e=e, f=f).items():
+    df.groupBy(*columns).count().writeStream.queryName(name).outputMode("update").start()
+""",
+        dict.fromkeys("abcde", "OW[*], chance") | {"f": "OW[k,v]"},
+    ),
+    "arrow.py": (
+        """
+import pyarrow as pa
+import pyarrow.compute as pc
+df = spark.readStream.schema("k STRING, v INT").json("/in")
+
+def large(batches):
+    for batch in batches:
+        yield batch.filter(pc.greater(batch["v"], 3))
+
+def named(batches):
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"k": pc.utf8_upper(batch.column("k")), "v": batch["v"]})
+
+def through_pandas(batches):
+    for batch in batches:
+        frame = batch.to_pandas()
+        frame["v"] = frame["v"] * 2
+        yield pa.RecordBatch.from_pandas(frame)
+
+def ranked(batches):
+    for batch in batches:
+        yield batch.filter(pc.equal(batch["v"], pc.max(batch["v"])))
+
+def first(batches):
+    for batch in batches:
+        yield batch.slice(0, 1)
+
+def counted(batches):
+    for batch in batches:
+        yield pa.RecordBatch.from_pydict({"k": batch["k"], "v": [batch.num_rows] * 3})
+
+for function in (large, named, through_pandas, ranked, first, counted):
+    rows = df.mapInArrow(function, df.schema)
+    rows.writeStream.queryName(function.__name__).format("console").start()
+""",
+        dict.fromkeys(("large", "named", "through_pandas"), "CR")
+        | dict.fromkeys(("ranked", "first", "counted"), "OR[*]"),
+    ),
+    "names_of_versions.py": (
+        """
+from pyspark.sql.functions import *
+from pyspark.sql.functions import of_a_later_spark
+df = spark.readStream.schema("k STRING, v INT").json("/in")
+older = df.groupBy("k").agg(countDistinct("v").alias("n"))
+older.writeStream.queryName("older").outputMode("complete").format("console").start()
+df.where(col("v") > 3).writeStream.queryName("kept").format("console").start()
+df.select(of_a_later_spark(col("v"))).writeStream.queryName("later").format("console").start()
+""",
+        {"older": "OW[k]", "kept": "CR", "later": "OW[*], chance"},
+    ),
     "unlike.py": (
         """
 import scoring
@@ -507,6 +642,30 @@ def test_what_a_platform_has_is_known(name: str, outcomes: dict[str, Any]) -> No
     assert not isinstance(outcomes[name], BadInput), outcomes[name]
     dataflow, _ = outcomes[name]
     assert {c.name: _label(c) for c in dataflow.components.values()} == FILES[name][1]
+
+
+_SETTINGS = (
+    'os.environ["LEAST"]',
+    'int(os.getenv("LEAST", "3"))',
+    'os.getenv("LEAST", "3")',
+    "settings.LEAST",
+    "f\"{os.environ['LEAST']}\"",
+)
+
+
+@pytest.mark.parametrize("setting", _SETTINGS)
+def test_no_code_has_what_stands_for_a_setting(setting: str, tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import os, settings\ndf = spark.readStream.schema('v INT').json('/in')\n"
+        f"kept = df.where(df.v > {setting})\n"
+        "kept.writeStream.queryName('kept').format('parquet').start('/out')\n"
+        "df.writeStream.queryName('all').format('parquet').start('/all')\n"
+    )
+    imported = importing.imported(script, module="job_code", execute=None)
+    assert imported.module is not None
+    assert "$" not in imported.module.text
+    assert [*imported.reasons] == ["kept"]
 
 
 def test_files_that_are_called_alike_are_two_sources(outcomes: dict[str, Any]) -> None:
