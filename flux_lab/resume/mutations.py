@@ -74,7 +74,7 @@ MUTATIONS: Final = (
     Mutation("RS-17 lives on", site, "self.replicas.pop(copy, None)  # RS-17", "pass", 2),
     Mutation("RS-17 owes the dead", site, "replica.owed.pop(copy, None)", "pass", None),
     Mutation("RS-18 a void copy stays", controller, "            self._append(Fail(copy))\n        self._plan()\n\n    def move", "            pass\n        self._plan()\n\n    def move", None),
-    Mutation("RS-18 silent loss", controller, "            if not members:\n                if self.sites:", "            if not members:\n                if False:", 176),
+    Mutation("RS-18 silent loss", controller, "self._append(Lost(pair))\n                self._start()", "pass", 176),
     Mutation("RS-19 the old copy stays", controller, "if len(working) > wanted:", "if False:", None),
     Mutation("RS-20 old frames count", site, "if sent.position < self.started:  # RS-20", "if False:", None),
     Mutation("RS-20 from the first state", site, "return [Load(copy, entry.at) for copy in here]", "return [Load(copy, 0) for copy in here]", None),
