@@ -122,6 +122,10 @@ WHY: Final[dict[str, str]] = {
     "effects.merge: one is None or one is other => (one is None)": (
         "performance only: a label that meets itself is itself"
     ),
+    "coordination._Entries._order: self._alternatives(path, gate) if self._with_alternatives "
+    "else () => (self._alternatives(path, gate))": (
+        "performance only: who asks for no alternatives reads none"
+    ),
     "effects.at_least: label.label >= least => (label.label > least)": (
         "equivalent: `least` is never Seal, and of every other label there is one value"
     ),
