@@ -86,7 +86,8 @@ from annotations.whitebox.connect.values import (
 from annotations.whitebox.python_chance import GIVEN, NAMED, Chance, reason_of_call
 
 STEPS_MAX: Final = 200_000
-"""Statements and expressions that are worked out of one script."""
+"""Statements and expressions that are worked out of one script, and half as many objects, lists and
+scopes of which every branch keeps what they hold."""
 DEPTH_MAX: Final = 60
 """Calls of the script's own functions inside of each other."""
 TURNS_DEPTH_MAX: Final = 4
@@ -298,7 +299,9 @@ class Interpreter:
     def _step(self) -> None:
         self._steps += 1
         if self._steps > STEPS_MAX:
-            raise Ended("it is too long to be followed without being run")
+            raise Ended(
+                "it is too long, or has too many branches, to be followed without being run"
+            )
 
     def _statement(self, node: ast.stmt, scope: Scope) -> None:
         match node:
@@ -554,6 +557,7 @@ class Interpreter:
                 for each in inside
                 if isinstance(each, dict | list | Class)
             ]
+        self._steps += len(found) // 2
         return list(found.values())
 
     def _either(self, states: Sequence[_State], test: str) -> None:

@@ -436,6 +436,18 @@ def test_no_condition_is_decided_by_a_text_that_is_not_known(tmp_path: Path) -> 
     assert found["known"].count("CR") > len(known) // 2
 
 
+def test_a_script_with_too_many_branches_is_not_followed_to_its_end(tmp_path: Path) -> None:
+    """What every branch keeps counts: a script of few statements may hold much."""
+    lists = "".join(f"list_{number} = [{number}]\n" for number in range(400))
+    branch = 'if os.environ.get("A"):\n    list_0.append(1)\n'
+    script = tmp_path / "job.py"
+    for branches in (3, 1500):
+        script.write_text(f"import os\n{lists}{branch * branches}{QUERY}")
+        (graph,) = read_all([script], execute=Limits(120.0), follow=True)
+        assert isinstance(graph, Graph) == (branches == 3)
+    assert "too many branches" in str(graph)
+
+
 # ---- ways that may be taken
 
 SCRIPTS: Final = int(os.environ.get("BLAZES_RANDOM_SCRIPTS", "12"))
