@@ -351,7 +351,9 @@ class Interpreter:
                 raise _Leave(isinstance(node, ast.Continue))
             case ast.Raise():
                 raise Raised(f"the script raises {ast.unparse(node)[6:80] or 'an error'}")
-            case ast.Pass() | ast.Assert() | ast.AnnAssign():
+            case ast.Assert(test=test):
+                self.value(test, scope)
+            case ast.Pass() | ast.AnnAssign():
                 pass
             case _:
                 self._left_out(node, scope)
@@ -1008,17 +1010,24 @@ class Interpreter:
         scope: Scope,
     ) -> Any:
         result: Any = True
-        for op, part in zip(ops, others, strict=True):
+        for number, (op, part) in enumerate(zip(ops, others, strict=True), 1):
             one, other = beside_column(one, self.value(part, scope))
-            if isinstance(one, Outside) or isinstance(other, Outside):
-                return self._mixed(node, one, other)
             identity = isinstance(op, ast.Is | ast.IsNot) or enumerated(one, other)
-            if not identity and (holds_object((one, other)) or holds_open((one, other))):
-                return chance_of((one, other), unknown_of(node))
-            result = _COMPARED[type(op)](one, other)
-            if len(ops) > 1 and not (isinstance(result, bool) and result):
-                return result if isinstance(result, bool) else unknown_of(node)
-            one = other
+            if isinstance(one, Outside) or isinstance(other, Outside):
+                result = self._mixed(node, one, other)
+            elif not identity and (holds_object((one, other)) or holds_open((one, other))):
+                result = chance_of((one, other), unknown_of(node))
+            else:
+                result = _COMPARED[type(op)](one, other)
+                if len(ops) > 1 and not isinstance(result, bool):
+                    result = unknown_of(node)
+                if result is True:
+                    one = other
+                    continue
+            if result is not False and others[number:]:  # which may be worked out
+                left = ast.copy_location(ast.Tuple([*others[number:]], ast.Load()), part)
+                self._either_value([left, ast.Constant(None)], scope, whether(part, result))
+            return result
         return result
 
     def _piece(self, piece: ast.expr, scope: Scope) -> Any:
@@ -1117,12 +1126,16 @@ class Interpreter:
 
     def _boolean(self, op: ast.boolop, values: Sequence[ast.expr], scope: Scope) -> Any:
         result: Any = None
-        for value in values:
+        for number, value in enumerate(values, 1):
             result = self.value(value, scope)
             if not decides(result):
-                ways = [values[-1], ast.Constant(None)]
+                if number == len(values):
+                    return result
+                left = [*values[number:]]
+                rest = ast.BoolOp(op, left) if len(left) > 1 else left[0]
+                ways = [ast.copy_location(rest, left[0]), ast.Constant(None)]
                 last, _ = self._either_value(ways, scope, whether(value, result))
-                whole = isinstance(op, ast.Or) and type(last) is str
+                whole = isinstance(op, ast.Or) and type(last) in (str, Default)
                 return Default(last) if whole else as_unknown(result)
             if bool(result) == isinstance(op, ast.Or):
                 return result

@@ -550,7 +550,7 @@ def grow(names):
     names.append("v")
     return True
 
-a, b, c, d, e, f = ([*"k"] for _ in range(6))
+a, b, c, d, e, f, g, h, i, j = ([*"k"] for _ in range(10))
 os.environ.get("MORE") and a.append("v")
 b.append("v") if os.environ.get("MORE") else None
 if os.environ.get("MORE") and grow(c):
@@ -559,10 +559,14 @@ if os.environ.get("MORE"):
     d.append("v")
 [e.append("v") for _ in [1] if os.environ.get("MORE")]
 True and f.append("v")
-for name, columns in dict(a=a, b=b, c=c, d=d, e=e, f=f).items():
+assert os.environ.get("MORE") or grow(g)
+os.environ.get("MORE") and grow(h) and True
+assert grow(i)
+assert os.environ.get("MORE") == 1 == grow(j)
+for name, columns in dict(a=a, b=b, c=c, d=d, e=e, f=f, g=g, h=h, i=i, j=j).items():
     df.groupBy(*columns).count().writeStream.queryName(name).outputMode("update").start()
 """,
-        dict.fromkeys("abcde", "OW[*], chance") | {"f": "OW[k,v]"},
+        dict.fromkeys("abcdeghj", "OW[*], chance") | dict.fromkeys("fi", "OW[k,v]"),
     ),
     "arrow.py": (
         """
