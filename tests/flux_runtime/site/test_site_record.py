@@ -61,7 +61,7 @@ def test_the_log_of_a_long_lived_job_does_not_grow(zookeeper_hosts: str) -> None
 
         happen({"e": "leader", "id": "l"}, *map(joined, range(4)))
         sizes = []
-        for failure in range(40):
+        for failure in range(250):
             happen({"e": "failed", "site": failure, "why": ""}, joined(failure + 4))
             while not ledger.whole:
                 happen(*recovered(ledger))
