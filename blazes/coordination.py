@@ -35,7 +35,7 @@ from blazes.core.propagation import NO_KEY, Propagation
 from blazes.core.rule_kinds import Conclusion, Condition
 from blazes.core.rules import BLAZES
 from blazes.repairs import NO_REPAIRS, RepairPlan, repaired
-from blazes.seals import identified, meets, sealed_inputs, settled, single_producers, waits
+from blazes.seals import identified, meets, origins, sealed_inputs, settled, single_producers, waits
 
 
 class Strategy(enum.Enum):
@@ -220,6 +220,7 @@ class _Entries:
         self._single = single_producers(propagation, self._waits) if self._waits else set()
         knows_ids = self._waits and propagation.interpreter.rules.name == BLAZES
         self._identified = identified(propagation) if knows_ids else {}
+        self._origins = origins(self._graph) if alternatives else {}
         self._cyclic = {stream for cycle in self._graph.cycles for stream in cycle.streams}
 
     def __iter__(self) -> Iterator[Entry]:
@@ -364,11 +365,8 @@ class _Entries:
 
     def _sources(self, streams: Iterable[StreamEdge]) -> tuple[str, ...]:
         """The streams from outside that these are made of, by name."""
-        met = list(streams)
-        for stream in met:
-            paths = stream.producer.paths if stream.producer is not None else ()
-            met += {before for path in paths for before in path.input.streams}.difference(met)
-        return tuple(sorted(stream.name for stream in met if stream.producer is None))
+        sources = {source for stream in streams for source in self._origins.get(stream, [stream])}
+        return tuple(sorted(source.name for source in sources))
 
     def _goes_with(self, path: PathEdge, key: Key, sealed: Container[Input]) -> bool:
         """Whether the output waits for nothing on other keys alone, once these are sealed on it."""

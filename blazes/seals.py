@@ -15,7 +15,7 @@ from typing import Final
 from annotations.delivery import counts
 from annotations.vocabulary import AnnotationKind, Key
 from blazes.core.effects import images
-from blazes.core.graph import Cycle, Input, Output, PathEdge, StreamEdge, in_file_order
+from blazes.core.graph import Cycle, Graph, Input, Output, PathEdge, StreamEdge, in_file_order
 from blazes.core.propagation import ALL_KEYS, NO_KEY, Propagation
 from blazes.core.rule_kinds import Rendezvous
 
@@ -237,6 +237,24 @@ def identified(propagation: Propagation) -> dict[StreamEdge, set[StreamEdge]]:
         before = set().union(*(sources.get(stream, ()) for stream in entering))
         if before:
             sources |= dict.fromkeys(output.streams, before)
+    return sources
+
+
+def origins(graph: Graph) -> dict[StreamEdge, frozenset[StreamEdge]]:
+    """For every stream that a component puts out: the streams from outside that it is made of."""
+    sources: dict[StreamEdge, frozenset[StreamEdge]] = {}
+    for node in graph.parts:
+        outputs = node.outputs if isinstance(node, Cycle) else (node,)
+        leaving = dict.fromkeys(stream for output in outputs for stream in output.streams)
+        entering = {
+            stream
+            for output in outputs
+            for path in output.paths
+            for stream in path.input.streams
+            if stream not in leaving
+        }
+        parts = {sources.get(stream, frozenset([stream])) for stream in entering}
+        sources |= dict.fromkeys(leaving, frozenset[StreamEdge]().union(*parts))
     return sources
 
 
