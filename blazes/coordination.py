@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from annotations.dataflow import Path, Refusal
 from annotations.dependencies import minimal_keys
@@ -220,7 +221,6 @@ class _Entries:
         self._single = single_producers(propagation, self._waits) if self._waits else set()
         knows_ids = self._waits and propagation.interpreter.rules.name == BLAZES
         self._identified = identified(propagation) if knows_ids else {}
-        self._origins = origins(self._graph) if alternatives else {}
         self._cyclic = {stream for cycle in self._graph.cycles for stream in cycle.streams}
 
     def __iter__(self) -> Iterator[Entry]:
@@ -362,6 +362,10 @@ class _Entries:
                 if takes(path.shape, key) and self._goes_with(path, key, others)
             ]
         )
+
+    @cached_property
+    def _origins(self) -> Mapping[StreamEdge, frozenset[StreamEdge]]:
+        return origins(self._graph)
 
     def _sources(self, streams: Iterable[StreamEdge]) -> tuple[str, ...]:
         """The streams from outside that these are made of, by name."""

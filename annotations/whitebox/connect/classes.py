@@ -203,8 +203,8 @@ def defined(interpreter: Follower, node: ast.ClassDef, scope: Any, inner: Any) -
     decorators = [
         ast.unparse(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list
     ]
-    parts = [*node.decorator_list, *(s.value for s in node.body if isinstance(s, _FIELDS))]
-    options = {k.arg for part in parts if isinstance(part, ast.Call) for k in part.keywords}
+    described = [*node.decorator_list, *(s.value for s in node.body if isinstance(s, _FIELDS))]
+    options = {k.arg for part in described if isinstance(part, ast.Call) for k in part.keywords}
     if any(word.rpartition(".")[2] not in FILLING for word in decorators) or (
         decorators and options & _CHANGING
     ):

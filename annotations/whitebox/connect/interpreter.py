@@ -382,8 +382,9 @@ class Interpreter:
 
     def _fills(self, decorator: ast.expr, scope: Scope) -> bool:
         """Whether a decorator makes the fields of a class the parameters of its making."""
-        word = ast.unparse(decorator).partition("(")[0].rpartition(".")[2]
-        begin = scope.value(re.split(r"\W", ast.unparse(decorator), maxsplit=1)[0])
+        text = ast.unparse(decorator)
+        word = text.partition("(")[0].rpartition(".")[2]
+        begin = scope.value(re.split(r"\W", text, maxsplit=1)[0])
         of_attrs = isinstance(begin, Outside) and outside.root(begin) in ("attr", "attrs")
         return word == "dataclass" or (word in classes.FILLING and of_attrs)
 

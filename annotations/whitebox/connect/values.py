@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -236,22 +236,19 @@ def holds_unknown(value: Any) -> bool:
         return isinstance(value, Outside) or (
             "$" in value and any(made in value for made in outside.MADE)
         )
-    if isinstance(value, list | tuple | set):
-        return any(map(holds_unknown, value))
-    if isinstance(value, dict):
-        return any(map(holds_unknown, (*value, *value.values())))
-    return False
+    return any(map(holds_unknown, _contents(value)))
 
 
 def holds_open(value: Any) -> bool:
     """Whether a value is not known, or has such a part, or one by default."""
-    if not decides(value):
-        return True
-    if isinstance(value, list | tuple | set):
-        return any(map(holds_open, value))
+    return not decides(value) or any(map(holds_open, _contents(value)))
+
+
+def _contents(value: Any) -> Iterable[Any]:
+    """The items of a list, tuple or set, the keys and values of a dictionary; else nothing."""
     if isinstance(value, dict):
-        return any(map(holds_open, (*value, *value.values())))
-    return False
+        return (*value, *value.values())
+    return value if isinstance(value, list | tuple | set) else ()
 
 
 def is_text(value: Any) -> bool:
