@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from flux_runtime.zookeeper.process import free_port
+
 JDBC_JAR = "BLAZES_POSTGRESQL_JAR"
 """Environment variable: PostgreSQL's JDBC driver, where it is not in Debian's place."""
 
@@ -234,13 +236,6 @@ def _server(command: list[str], ready: Callable[[], bool], **options: Any) -> It
 
 def _program(name: str) -> Path:
     return Path(sys.executable).parent / name
-
-
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Final, Literal, cast
 from unittest.mock import patch
 
@@ -609,6 +610,16 @@ class Unhesitating(Worth):
         return list(moves)
 
 
+def in_this_thread(simulated: Callable[..., Any], system: Callable[..., Any]) -> Callable[..., Any]:
+    """The simulated function for the thread that calls this, the system's for all others."""
+    simulating = get_ident()
+
+    def function(*arguments: float) -> Any:
+        return (simulated if get_ident() == simulating else system)(*arguments)
+
+    return function
+
+
 @contextmanager
 def substituted(cluster: Cluster) -> Iterator[None]:
     """The product's modules see the simulation in place of the system."""
@@ -659,9 +670,9 @@ def substituted(cluster: Cluster) -> Iterator[None]:
     threaded = (client, election, membership, watcher)
     with ExitStack() as stack:
         for owner, name, value in (
-            (time, "monotonic", kernel.monotonic),
-            (time, "time", kernel.monotonic),
-            (time, "sleep", kernel.sleep),
+            (time, "monotonic", in_this_thread(kernel.monotonic, time.monotonic)),
+            (time, "time", in_this_thread(kernel.monotonic, time.time)),
+            (time, "sleep", in_this_thread(kernel.sleep, time.sleep)),
             (uuid, "uuid4", fresh_uuid),
             (secrets, "token_bytes", kernel.rng.randbytes),
             (socket, "create_connection", cluster.network.connect),

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import re
+import secrets
 import shlex
 import signal
 import socket
@@ -42,6 +43,11 @@ SLOW_S: Final = 30.0
 """How long a server is waited for between two words about it."""
 STANDALONE: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
 QUORUM: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+_OUTGOING_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_PORT_MIN: Final = 10_000
+"""Well-known services have those below."""
+_PORTS_TRIED: Final = 100
 
 _NEEDED_JARS: Final = (
     "zookeeper-*.jar",
@@ -130,10 +136,28 @@ def class_path(jars: Path) -> str:
 
 
 def free_port() -> int:
-    """A port on 127.0.0.1 that nobody listens on at this moment; it is not reserved."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+    """A port on 127.0.0.1 that nobody uses at this moment; it is not reserved.
+
+    It lies below those that the system gives to outgoing connections, where these leave room: one
+    of them, or a client that tries to reach a server which is down, would take the server's port.
+
+    Raises:
+        PortTaken: there is none.
+    """
+    room = range(_PORT_MIN, _outgoing_port_min())
+    for _ in range(_PORTS_TRIED):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind((LOOPBACK, secrets.choice(room) if room else 0))
+            return int(probe.getsockname()[1])
+    raise PortTaken("no port on 127.0.0.1 is free", "`ss -tan` shows who uses them.")
+
+
+def _outgoing_port_min() -> int:
+    """The first port that an outgoing connection may get; 0: not known."""
+    try:
+        return int(_OUTGOING_PORTS.read_text(encoding="ascii").split()[0])
+    except OSError:
+        return 0
 
 
 def ask(port: int, command: str, *, timeout_s: float = 1.0) -> str:

@@ -154,6 +154,16 @@ def test_a_free_port_lost_to_somebody_else_is_replaced(
         assert server.port == offered[1] != held_port
 
 
+def test_no_outgoing_connection_can_take_the_port_of_a_server_that_is_down() -> None:
+    connections = [socket.create_server(("127.0.0.1", 0)) for _ in range(100)]
+    first_of_them = min(connection.getsockname()[1] for connection in connections)
+    for connection in connections:
+        connection.close()
+    ports = {process.free_port() for _ in range(100)}
+    assert max(ports) < first_of_them
+    assert len(ports) > 90
+
+
 def test_a_foreign_zookeeper_on_the_port_is_not_taken_for_ours(tmp_path: Path) -> None:
     with (
         EmbeddedZooKeeper(tmp_path / "theirs") as theirs,
