@@ -24,11 +24,13 @@ from benchmarks.flux_mutations import FOUND, MUTATIONS  # noqa: E402
 from flux_lab.actions import ACTIONS, GROUPS  # noqa: E402
 
 CODE: Final = (
+    "flux_lab/papers/protocol/*.py",
     "flux_runtime/protocol/*.py",
     "flux_runtime/operators/*.py",
     "flux_lab/checks.py",
 )
 TESTS: Final = (
+    "tests/flux_lab/papers/test_*.py",
     "tests/flux_runtime/protocol/test_*.py",
     "tests/flux_runtime/operators/test_*.py",
     "tests/flux_lab/test_flux_checks.py",

@@ -21,9 +21,9 @@ from typing import Any
 
 from flux_lab.checks import Checks
 from flux_lab.example import events, running_example
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.world import World
 from flux_runtime.protocol.dataflow import Dataflow, Operator
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Pair, Shape
 
 OPERATORS, ROWS, CORE = "operators", "split and merge", "state machines"

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import mutating
+from benchmarks.mutating import ROOT
 
 FOUND: Final = Path(__file__).with_suffix(".json")
 """What became of every mutation when it was last tried."""
@@ -34,8 +35,10 @@ NEAR: Final = {
     "producer": ("ends",),
 }
 """Which tests of the machines are tried first, where they are not called like the module."""
+FOLDERS: Final = ("flux_lab/papers/protocol", "flux_runtime/protocol")
+TEST_FOLDERS: Final = ("tests/flux_lab/papers", "tests/flux_runtime/protocol")
 TESTS: Final = (
-    "tests/flux_runtime/protocol",
+    *TEST_FOLDERS,
     "tests/flux_lab/test_flux_scenarios.py",
     "tests/flux_lab/test_flux_sweep.py::test_runs_that_once_found_a_mistake",
 )
@@ -51,9 +54,11 @@ class Mutation(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The file, below `flux_runtime/protocol` if it names no other package of the runtime."""
-        folder = Path("flux_runtime") if "/" in self.file else Path("flux_runtime", "protocol")
-        return folder / f"{self.file}.py"
+        """The file, in one of `FOLDERS` if it names no other package of the runtime."""
+        if "/" in self.file:
+            return Path("flux_runtime", f"{self.file}.py")
+        places = (Path(folder, f"{self.file}.py") for folder in FOLDERS)
+        return next(place for place in places if (ROOT / place).exists())
 
 
 MUTATIONS = (
@@ -220,7 +225,7 @@ MUTATIONS = (
     Mutation("SP-6", "spill", "gap = self.gap if self.gap is not None else self.activation_took", "gap = self.gap or 0.0"),
 )  # fmt: skip
 
-ABOUT_ALL: Final = "tests/flux_runtime/protocol/test_flux_actions.py"
+ABOUT_ALL: Final = "tests/flux_lab/papers/test_flux_actions.py"
 """Tests of the list of mutations and of its page, which are not in the copy."""
 SEEDS: Final = """\
 import sys
@@ -240,8 +245,9 @@ def _paths(mutation: Mutation, folder: Path) -> list[tuple[str, ...]]:
     if mutation.file.startswith("operators"):
         return [("tests/flux_runtime/operators/test_flux_operators.py",)]
     parts = NEAR.get(mutation.file, (mutation.file,))
-    near = tuple(f"tests/flux_runtime/protocol/test_flux_{part}.py" for part in parts)
-    return [near, TESTS] if (folder / near[0]).exists() else [TESTS]
+    places = [f"{tests}/test_flux_{part}.py" for tests in TEST_FOLDERS for part in parts]
+    near = tuple(place for place in places if (folder / place).exists())
+    return [near, TESTS] if near else [TESTS]
 
 
 def try_out(mutation: Mutation, seeds: int) -> str:

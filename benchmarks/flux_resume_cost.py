@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 from flux_cost import CORE, OPERATORS, ROWS, Stopwatch, Unchecked, price_of_the_clock
 
 from flux_lab.example import events, running_example
+from flux_lab.papers.protocol.ends import Ingress
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.world import World
 from flux_runtime.protocol.dataflow import Dataflow, Operator
-from flux_runtime.protocol.ends import Ingress
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Pair, Shape
 from flux_runtime.resume.controller import Controller
 from flux_runtime.resume.flow import Flow

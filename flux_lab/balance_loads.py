@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from flux_lab.papers.protocol.controller import DataLoss, Order
 from flux_lab.share import ShareModel, balance, even
 from flux_runtime.protocol.balancer import (
     Balancer,
@@ -37,7 +38,6 @@ from flux_runtime.protocol.balancer import (
 )
 from flux_runtime.protocol.balancing import Part, PlannedMove, SiteStatistics, Thresholds
 from flux_runtime.protocol.collection import CollectionTime
-from flux_runtime.protocol.controller import DataLoss, Order
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.protocol.worth import Worth
 

@@ -19,14 +19,14 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from flux_lab.papers.protocol.controller import Controller
+from flux_lab.papers.protocol.ends import Egress, Ingress
+from flux_lab.papers.protocol.messages import Data, Emit
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.reaction import Machine
 from flux_lab.reference import reference
 from flux_runtime.operators.packing import pack
-from flux_runtime.protocol.controller import Controller
-from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.messages import Data, Emit, Rows
-from flux_runtime.protocol.segment import Segment
+from flux_runtime.protocol.dataflow import Dataflow, Rows
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, ProtocolError, Status
 
 

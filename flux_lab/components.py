@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
+from flux_lab.papers.protocol.segment import SegmentState
 from flux_lab.steps import Step
-from flux_runtime.protocol.segment import SegmentState
 from flux_runtime.protocol.vocabulary import Node
 
 Values = dict[int, int]

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from flux_lab.checks import ViolationError
-from flux_runtime.protocol.channels import Envelope, Frame, Multiplexer, takes_credit
-from flux_runtime.protocol.messages import Message
+from flux_lab.papers.protocol.channels import Envelope, Frame, Multiplexer, takes_credit
+from flux_lab.papers.protocol.messages import Message
 from flux_runtime.protocol.vocabulary import Node
 
 LEADER: Final = -1

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from flux_runtime.protocol.controller import DataLoss
-from flux_runtime.protocol.messages import LogEntry, Message, Notice
+from flux_lab.papers.protocol.controller import DataLoss
+from flux_lab.papers.protocol.messages import LogEntry, Message, Notice
 from flux_runtime.protocol.vocabulary import Node
 
 

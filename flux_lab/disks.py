@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from flux_lab.clock import Clock
 from flux_lab.costs import Disk
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.world import Step
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.spill import PagePool, Spill, SpillAction, WriteOut
 from flux_runtime.protocol.vocabulary import Node
 

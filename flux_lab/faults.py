@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from flux_lab.connections import LEADER
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.plans import Plan
 from flux_lab.world import Step, World
 from flux_runtime.protocol.orders import Phase
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, Status
 
 PHASES: Final = (

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from flux_lab.checks import ViolationError
 from flux_lab.connections import Connections
-from flux_runtime.protocol.channels import Envelope
-from flux_runtime.protocol.messages import Data, Message, Progress
+from flux_lab.papers.protocol.channels import Envelope
+from flux_lab.papers.protocol.messages import Data, Message, Progress
 from flux_runtime.protocol.vocabulary import Node
 
 Link = tuple[Node, Node]

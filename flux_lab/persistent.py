@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from flux_lab.components import State, Values
+from flux_lab.papers.protocol.ends import Egress, Ingress
+from flux_lab.papers.protocol.messages import Fail
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.product import Product
 from flux_lab.reaction import Machine, machine_position
 from flux_lab.reduction import NOTICED, Reduction
-from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.messages import Fail
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import END, THE_INGRESS, Node, Pair, Status
 
 

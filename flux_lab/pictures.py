@@ -8,10 +8,7 @@ from typing import Final
 from blazes.document.charts import Chart, Event, Series
 from blazes.document.placement import Lane, Placement, Stay
 from flux_lab.costs import History, Passed, Trace
-from flux_lab.scenario import Outcome
-from flux_lab.spacetime import Arrow, Line, Phase, SpaceTime
-from flux_lab.timed import Timed
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.messages import (
     Ack,
     Avail,
     CatchUpReady,
@@ -28,6 +25,9 @@ from flux_runtime.protocol.messages import (
     Psync,
     Reverse,
 )
+from flux_lab.scenario import Outcome
+from flux_lab.spacetime import Arrow, Line, Phase, SpaceTime
+from flux_lab.timed import Timed
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair
 
 BINS: Final = 48

@@ -10,8 +10,7 @@ from typing import ClassVar
 from flux_lab.checks import Checks
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_lab.world import World
-from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.dataflow import Dataflow, Rows
 from flux_runtime.protocol.vocabulary import Shape
 
 WIDTHS = ((1,), (2,), (3,), (1, 1), (2, 2), (1, 2), (2, 1), (3, 2), (1, 1, 1), (1, 2, 1), (2, 2, 2))

@@ -23,6 +23,9 @@ from flux_lab.components import (
     State,
     Values,
 )
+from flux_lab.papers.protocol.controller import Controller, Destroy, Instantiate, chained
+from flux_lab.papers.protocol.ends import Egress, Ingress
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.reaction import (
     NO_MORE_INPUT,
     Machine,
@@ -31,11 +34,7 @@ from flux_lab.reaction import (
     machine_position,
 )
 from flux_lab.reactions import Reactions
-from flux_runtime.protocol.controller import Controller, Destroy, Instantiate, chained
-from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.messages import Rows
-from flux_runtime.protocol.segment import Segment
+from flux_runtime.protocol.dataflow import Dataflow, Rows
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node
 
 UNBOUNDED: Final = 1 << 30

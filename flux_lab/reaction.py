@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.messages import Fail, Instruction, LogEntry, Send
-from flux_runtime.protocol.segment import Segment
+from flux_lab.papers.protocol.ends import Egress, Ingress
+from flux_lab.papers.protocol.messages import Fail, Instruction, LogEntry, Send
+from flux_lab.papers.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, Status
 
 Machine = Ingress | Egress | Segment

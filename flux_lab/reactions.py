@@ -13,20 +13,19 @@ from typing import Any
 from flux_lab.checks import Checks
 from flux_lab.components import Components, Moving
 from flux_lab.memory_storage import MemoryStorage
-from flux_lab.reaction import Machine, handle, settle
-from flux_runtime.protocol.controller import Controller, Order
-from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.controller import Controller, Order
+from flux_lab.papers.protocol.messages import (
     AckSource,
     Data,
     Emit,
     Instruction,
     Move,
-    Rows,
     Send,
     Tell,
 )
-from flux_runtime.protocol.segment import Segment
+from flux_lab.papers.protocol.segment import Segment
+from flux_lab.reaction import Machine, handle, settle
+from flux_runtime.protocol.dataflow import Dataflow, Rows
 from flux_runtime.protocol.vocabulary import Node
 
 

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from flux_lab.components import Component, State, Values
+from flux_lab.papers.protocol.messages import Ack, Avail, CatchUpStart, Fail, LogEntry
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.product import Product
 from flux_lab.reaction import Machine, declares_dead, machine_position
-from flux_runtime.protocol.messages import Ack, Avail, CatchUpStart, Fail, LogEntry
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, Pair, Status
 
 LOCAL: Final = frozenset(("source", "link", "node", "install", "moved"))

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.dataflow import Dataflow, Rows
 from flux_runtime.protocol.vocabulary import INGRESS, NOTHING, Pair
 
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from flux_lab.clock import Clock
+from flux_lab.papers.protocol.controller import DataLoss, Destroy, Instantiate
 from flux_runtime.protocol.balancer import Balancer, RequestStatistics, ResetStatistics
 from flux_runtime.protocol.balancing import SiteStatistics
-from flux_runtime.protocol.controller import DataLoss, Destroy, Instantiate
 from flux_runtime.protocol.vocabulary import Node
 
 

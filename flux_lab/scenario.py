@@ -17,6 +17,9 @@ from typing import Any, Final
 
 from flux_lab.checks import Checks, Cluster
 from flux_lab.costs import Costs, Trace
+from flux_lab.papers.protocol.controller import Controller
+from flux_lab.papers.protocol.messages import Data, Emit
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.reaction import Machine
 from flux_lab.sweep import victims
 from flux_lab.timed import Timed
@@ -24,10 +27,7 @@ from flux_lab.workload import DigestOperator, digest_input, merge, split
 from flux_lab.world import Step, World
 from flux_runtime.protocol.balancer import Balancer
 from flux_runtime.protocol.balancing import CLUSTER
-from flux_runtime.protocol.controller import Controller
 from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.messages import Data, Emit
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, Pair, ProtocolError, Shape
 
 ONCE: Final = ("crash", "kill", "suspect", "close", "join")

@@ -19,11 +19,11 @@ from typing import Any
 
 from flux_lab.costs import PAPERS_DISK, Costs, Disk, History, Passed, Trace
 from flux_lab.disks import Disks
+from flux_lab.papers.protocol.messages import Ack, Data, Emit, Message
 from flux_lab.reaction import idle_standby, machine_position
 from flux_lab.rounds import Rounds
 from flux_lab.world import Step, World
 from flux_runtime.protocol.balancer import Balancer
-from flux_runtime.protocol.messages import Ack, Data, Emit, Message
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, Status
 
 CONTROL_BYTES = 64

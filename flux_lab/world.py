@@ -7,6 +7,9 @@ but never offered.
 from __future__ import annotations
 
 from flux_lab.memory_storage import SimulatedDisk
+from flux_lab.papers.protocol.ends import Egress, Ingress
+from flux_lab.papers.protocol.messages import Fail
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.reaction import (
     NO_MORE_INPUT,
     declares_dead,
@@ -15,9 +18,6 @@ from flux_lab.reaction import (
 )
 from flux_lab.steps import Step as Step
 from flux_lab.world_state import WorldState
-from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.messages import Fail
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node
 
 

@@ -21,10 +21,8 @@ from flux_lab.checks import Checks
 from flux_lab.connections import LEADER
 from flux_lab.memory_storage import DiskFullError, SimulatedDisk
 from flux_lab.network import Network
-from flux_lab.reaction import Machine, handle, machine_position, settle
-from flux_lab.steps import Step
-from flux_runtime.protocol.channels import Envelope
-from flux_runtime.protocol.controller import (
+from flux_lab.papers.protocol.channels import Envelope
+from flux_lab.papers.protocol.controller import (
     Controller,
     DataLoss,
     Destroy,
@@ -32,9 +30,8 @@ from flux_runtime.protocol.controller import (
     Order,
     chained,
 )
-from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.ends import Egress, Ingress
+from flux_lab.papers.protocol.messages import (
     AckSource,
     Avail,
     Data,
@@ -44,11 +41,13 @@ from flux_runtime.protocol.messages import (
     Message,
     Move,
     Notice,
-    Rows,
     Send,
     Tell,
 )
-from flux_runtime.protocol.segment import Segment, SegmentState
+from flux_lab.papers.protocol.segment import Segment, SegmentState
+from flux_lab.reaction import Machine, handle, machine_position, settle
+from flux_lab.steps import Step
+from flux_runtime.protocol.dataflow import Dataflow, Rows
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node
 
 

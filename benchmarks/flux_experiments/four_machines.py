@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from blazes.document.charts import Series
 from flux_lab.bulk import Bulk, bulk_dataflow
 from flux_lab.costs import Costs, Trace
+from flux_lab.papers.protocol.controller import Controller, chained
 from flux_lab.stage import fixed
 from flux_lab.timed import Timed
 from flux_lab.world import Step, World
 from flux_runtime.protocol.balancer import Balancer
 from flux_runtime.protocol.balancing import CLUSTER, Thresholds
 from flux_runtime.protocol.collection import CollectionTime
-from flux_runtime.protocol.controller import Controller, chained
 from flux_runtime.protocol.vocabulary import Pair, Shape
 
 from .recovery import LINK, ROW_BYTES

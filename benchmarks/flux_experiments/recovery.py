@@ -13,9 +13,9 @@ from math import nan
 from blazes.document.charts import Chart, Event, Series
 from flux_lab.bulk import Bulk, bulk_dataflow
 from flux_lab.costs import Costs, Trace
+from flux_lab.papers.protocol.controller import Controller, chained
 from flux_lab.timed import Timed
 from flux_lab.world import Step, World
-from flux_runtime.protocol.controller import Controller, chained
 from flux_runtime.protocol.vocabulary import Pair, Shape
 
 from .experiment import Experiment, Result, Row, published, ratio

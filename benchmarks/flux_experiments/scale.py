@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from blazes.document.charts import Chart, Series
+from flux_lab.papers.protocol.channels import Multiplexer
+from flux_lab.papers.protocol.controller import Controller, Instantiate, chained
+from flux_lab.papers.protocol.messages import Ack, CatchUpDone, CatchUpReady, Data, FoldInDone
 from flux_lab.share import ShareModel
 from flux_lab.stage import fixed
 from flux_runtime.protocol.balancer import Balancer, RequestStatistics, ResetStatistics
 from flux_runtime.protocol.balancing import SIMULATED, SiteStatistics, Thresholds
-from flux_runtime.protocol.channels import Multiplexer
-from flux_runtime.protocol.controller import Controller, Instantiate, chained
-from flux_runtime.protocol.messages import Ack, CatchUpDone, CatchUpReady, Data, FoldInDone
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, Shape
 
 from .experiment import Experiment, Result, Row

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from flux_runtime.protocol.channels import Channel, Frame, Multiplexer, takes_credit
+from flux_lab.papers.protocol.channels import Channel, Frame, Multiplexer, takes_credit
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import INGRESS, Node
 from flux_runtime.site.wire import Malformed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from flux_lab.papers.protocol.segment import Segment
 from flux_runtime.protocol.dataflow import Operator
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import END, Node, Status
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
-from flux_runtime.protocol.channels import Channel, Envelope, Frame
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.channels import Channel, Envelope, Frame
+from flux_lab.papers.protocol.messages import (
     Ack,
     Csync,
     Data,

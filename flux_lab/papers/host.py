@@ -17,11 +17,10 @@ from typing import Any, Final
 from flux_lab.papers.admission import admitted
 from flux_lab.papers.copies import SegmentCopy, next_offset
 from flux_lab.papers.frames import put_frame, take_acks, take_credits, take_message
-from flux_runtime.protocol.back import Unit
-from flux_runtime.protocol.channels import Frame, Multiplexer
-from flux_runtime.protocol.dataflow import Dataflow, InParts
-from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.hosted import entry_of, notice_hosted
+from flux_lab.papers.protocol.channels import Frame, Multiplexer
+from flux_lab.papers.protocol.ends import Egress, Ingress
+from flux_lab.papers.protocol.messages import (
     Avail,
     Data,
     Emit,
@@ -30,12 +29,12 @@ from flux_runtime.protocol.messages import (
     LogEntry,
     Move,
     Notice,
-    Rows,
     Send,
     Tell,
 )
-from flux_runtime.protocol.segment import Segment, SegmentState
-from flux_runtime.protocol.spill import Storage
+from flux_lab.papers.protocol.segment import Segment, SegmentState
+from flux_runtime.protocol.dataflow import Dataflow, InParts, Rows
+from flux_runtime.protocol.spill import Storage, Unit
 from flux_runtime.protocol.vocabulary import (
     THE_INGRESS,
     Node,
@@ -45,6 +44,7 @@ from flux_runtime.protocol.vocabulary import (
 )
 from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.collector import Collector, HeldResults
+from flux_runtime.site.control_messages import Hosted
 from flux_runtime.site.copies import BASE_MIN_BYTES, LEADER, Load, Placement
 from flux_runtime.site.together import Part, Shared
 from flux_runtime.site.wire import Bundles, Kind, Malformed
@@ -172,13 +172,9 @@ class Host:
                     raise ProtocolError(f"{node} is said to be on site {site}, which is new")
                 self._host(node, Segment(self.dataflow, node, storage=self.storage))
 
-    def extend(self, entry: LogEntry, site: int | None) -> None:
-        """Take the next entry of the controller's log.
-
-        Args:
-            entry: the view change.
-            site: where the standby of an Avail stands.
-        """
+    def extend(self, hosted: Hosted) -> None:
+        """Take the next entry of the controller's log."""
+        entry, site = entry_of(hosted)
         self.log.append(entry)
         self._follow(entry, site)
 
@@ -570,10 +566,10 @@ class Host:
 
     # ---- reports
 
-    def take_notices(self) -> tuple[Notice, ...]:
+    def take_notices(self) -> tuple[Hosted, ...]:
         """Reports of nodes since the last time."""
-        notices, self.out.notices = tuple(self.out.notices), []
-        return notices
+        notices, self.out.notices = self.out.notices, []
+        return tuple(map(notice_hosted, notices))
 
     def counts(self) -> dict[Node, Load]:
         """The work of every node so far."""

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flux_lab.papers.host import Host
+from flux_lab.papers.protocol.controller import Controller, PairView
+from flux_lab.papers.protocol.ends import Egress, Ingress
+from flux_lab.papers.protocol.messages import Reverse
 from flux_runtime.operators.rows import number as number_rows
-from flux_runtime.protocol.controller import Controller, PairView
 from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.messages import Reverse
 from flux_runtime.protocol.vocabulary import (
     ACK,
     END,

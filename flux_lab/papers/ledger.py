@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from flux_runtime.protocol.controller import Controller, DataLoss, Instantiate, Order, PairView
-from flux_runtime.protocol.messages import Avail
+from flux_lab.papers.hosted import entry_hosted, notice_of
+from flux_lab.papers.protocol.controller import Controller, DataLoss, Instantiate, Order, PairView
+from flux_lab.papers.protocol.messages import Avail, Notice
 from flux_runtime.protocol.vocabulary import Node, Pair
+from flux_runtime.site.control_messages import Hosted
 from flux_runtime.site.ledger import Event, Layout, Ledger, apart, lay_out
 
 
@@ -37,6 +39,10 @@ class SpreadController(Controller):
             return False
         elsewhere = apart(self, pair, c)
         return not elsewhere or site in elsewhere
+
+    def notice(self, notice: Notice | Hosted) -> list[Order]:
+        """As the protocol says; `Hosted`, as sites tell it."""
+        return super().notice(notice_of(notice) if isinstance(notice, Hosted) else notice)
 
     @property
     def catching_up(self) -> set[Pair]:
@@ -110,5 +116,5 @@ class PapersLedger(Ledger):
             site = None
             if isinstance(entry, Avail):
                 site = at[Node(*entry.pair, entry.copy, entry.attempt)]
-            self.entries.append((entry, site))
+            self.entries.append(entry_hosted(entry, site))
         self.losses += [order for order in orders if isinstance(order, DataLoss)]

@@ -13,16 +13,16 @@ from functools import partial
 from typing import Any
 
 from flux_lab.papers.host import Host
+from flux_lab.papers.protocol.buffer import Buffer, Entry
+from flux_lab.papers.protocol.consumer import ConsumerSide
+from flux_lab.papers.protocol.inlet import Consumer, Inlet
+from flux_lab.papers.protocol.messages import Data
+from flux_lab.papers.protocol.outlet import Outlet, Producer
+from flux_lab.papers.protocol.producer import ProducerSide
+from flux_lab.papers.protocol.segment import Segment, SegmentState
 from flux_runtime.operators.packing import Base, Classes, Packed, Unreadable, unpack
-from flux_runtime.protocol.back import Unit
-from flux_runtime.protocol.buffer import Buffer, Entry
-from flux_runtime.protocol.consumer import ConsumerSide
 from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.inlet import Consumer, Inlet
-from flux_runtime.protocol.messages import Data
-from flux_runtime.protocol.outlet import Outlet, Producer
-from flux_runtime.protocol.producer import ProducerSide
-from flux_runtime.protocol.segment import Segment, SegmentState
+from flux_runtime.protocol.spill import Unit
 from flux_runtime.protocol.vocabulary import Node, ProtocolError, Status
 from flux_runtime.site.moving import OnLink, States
 from flux_runtime.site.wire import Kind

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flux_lab.checks import ViolationError
-from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.dataflow import Rows
 from flux_runtime.protocol.vocabulary import INGRESS, Pair
 from flux_runtime.resume.flow import Flow, Units
 from flux_runtime.resume.messages import Copy, Work

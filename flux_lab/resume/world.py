@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from flux_lab.checks import ViolationError
 from flux_lab.resume.checks import Expected
-from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.dataflow import Rows
 from flux_runtime.protocol.vocabulary import INGRESS, Pair
 from flux_runtime.resume.controller import Controller
 from flux_runtime.resume.flow import Flow, Units

@@ -29,6 +29,8 @@ from flux_lab.checks import ViolationError, contents
 from flux_lab.example import events, running_example
 from flux_lab.papers import host as papers_host
 from flux_lab.papers.hosting import PapersHosting
+from flux_lab.papers.protocol.channels import Multiplexer
+from flux_lab.papers.protocol.messages import Data, Message
 from flux_lab.reference import reference
 from flux_lab.shell import kernel as simulated
 from flux_lab.shell.disk import Disk, Folder
@@ -41,9 +43,7 @@ from flux_runtime.operators import packing, processor_state
 from flux_runtime.operators.rows import SN
 from flux_runtime.operators.state_file import Restored, file_of, size_of, write_state
 from flux_runtime.protocol.balancing import PlannedMove, SiteStatistics
-from flux_runtime.protocol.channels import Multiplexer
 from flux_runtime.protocol.dataflow import Dataflow, Operator
-from flux_runtime.protocol.messages import Data, Message
 from flux_runtime.protocol.vocabulary import Node, Pair, Shape
 from flux_runtime.protocol.worth import Worth
 from flux_runtime.resume.flow import Units

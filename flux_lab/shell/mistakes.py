@@ -22,10 +22,10 @@ from flux_lab.papers import intake as papers_intake
 from flux_lab.papers.host import Host
 from flux_lab.papers.ledger import PapersLedger
 from flux_lab.papers.moving import Moving
+from flux_lab.papers.protocol.producer import ProducerSide
 from flux_lab.shell.sweep import run
 from flux_runtime.operators import packing, processor_state
 from flux_runtime.operators.partitioned import Partitioned
-from flux_runtime.protocol.producer import ProducerSide
 from flux_runtime.resume import controller as resume_controller
 from flux_runtime.site import (
     collector,

@@ -19,7 +19,7 @@ from flux_runtime.protocol.balancing import (
     plan_round,
 )
 from flux_runtime.protocol.collection import CollectionTime
-from flux_runtime.protocol.controller import DataLoss, Order
+from flux_runtime.protocol.orders import DataLoss, Order
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.protocol.worth import Policy
 

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from flux_runtime.protocol.messages import Rows
 from flux_runtime.protocol.vocabulary import Pair, Shape
+
+Rows = Any
+"""Rows of one unit, each with its own sequence number (batch, offset); read by operators only."""
 
 
 class Operator(Protocol):

@@ -12,9 +12,17 @@ import math
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from flux_runtime.protocol.dataflow import Rows
 from flux_runtime.protocol.vocabulary import Node
+
+
+class Unit(NamedTuple):
+    """The merged rows of one batch."""
+
+    batch: int
+    rows: Rows
 
 
 class Storage(Protocol):

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.dataflow import Dataflow, Rows
 from flux_runtime.protocol.vocabulary import INGRESS, Pair
 
 Units = Sequence[Rows | None]

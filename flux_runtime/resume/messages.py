@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.dataflow import Rows
 from flux_runtime.protocol.vocabulary import INGRESS, Pair
 
 BEGINNING: Final = 1

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from flux_runtime.protocol.dataflow import Operator
-from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.dataflow import Operator, Rows
 from flux_runtime.resume.flow import Units
 from flux_runtime.resume.messages import Copy
 

@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from flux_runtime.operators.rows import SN
-from flux_runtime.protocol.dataflow import Dataflow, Operator
-from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.dataflow import Dataflow, Operator, Rows
 from flux_runtime.protocol.vocabulary import Pair, Shape
 
 HELD_MAX_BYTES: Final = 64 << 20

@@ -23,17 +23,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.inspect import FloatType, IntType, Metadata, StrType, StructType, multi_type_info
 
-from flux_runtime.protocol.messages import (
-    Avail,
-    CatchUpDone,
-    CatchUpReady,
-    CatchUpStart,
-    Fail,
-    FoldInDone,
-    LogEntry,
-)
-from flux_runtime.protocol.messages import Notice as NodeNotice
-from flux_runtime.protocol.vocabulary import END, Node, Pair
+from flux_runtime.protocol.vocabulary import END, Pair
 from flux_runtime.resume import messages as resume
 from flux_runtime.site.wire import Malformed
 
@@ -43,6 +33,7 @@ COPIES_MAX: Final = 1 << 17
 ENTRIES_MAX: Final = 4096
 """View changes in one message; a longer piece of the log takes several."""
 NOTICES_MAX: Final = 4096
+HOSTED_MAX: Final = 8
 WHY_MAX: Final = 500
 """Characters of a reason; whoever gives one cuts it (`reason`)."""
 
@@ -53,6 +44,7 @@ Copy = Annotated[int, Meta(ge=0, le=1)]
 Life = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Batch = Annotated[int, Meta(ge=-1, le=END)]
+Value = Annotated[int, Meta(ge=-1, le=2**53)]
 Port = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 Rate = Annotated[float, Meta(ge=0.0, le=1e18)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -169,35 +161,8 @@ class FollowerWelcome(Message, frozen=True):
 # ---- view changes and notices
 
 
-class Failed(Struct, frozen=True, array_like=True, tag="fail", forbid_unknown_fields=True):
-    """A copy has failed; `number` counts failures."""
-
-    stage: Stage
-    part: Part
-    copy: Copy
-    number: Count
-
-
-class Available(Struct, frozen=True, array_like=True, tag="avail", forbid_unknown_fields=True):
-    """A standby for a copy stands on a site."""
-
-    stage: Stage
-    part: Part
-    copy: Copy
-    attempt: Life
-    site: SiteNumber
-
-
-class Started(Struct, frozen=True, array_like=True, tag="start", forbid_unknown_fields=True):
-    """The catch-up of a pair begins."""
-
-    stage: Stage
-    part: Part
-    attempt: Life
-
-
 class Announced(Struct, frozen=True, array_like=True, tag="announced", forbid_unknown_fields=True):
-    """Resume protocol: a copy is announced on a site, or the ingress at the leader; its donor."""
+    """A copy is announced on a site, or the ingress at the leader; its donor."""
 
     stage: Stage
     part: Part
@@ -207,44 +172,27 @@ class Announced(Struct, frozen=True, array_like=True, tag="announced", forbid_un
 
 
 class Gone(Struct, frozen=True, array_like=True, tag="gone", forbid_unknown_fields=True):
-    """Resume protocol: a copy is gone for good."""
+    """A copy is gone for good."""
 
     stage: Stage
     part: Part
     number: Life
 
 
-ViewChange = Failed | Available | Started | Announced | Gone
+class Hosted(Struct, frozen=True, array_like=True, tag="hosted", forbid_unknown_fields=True):
+    """A view change or a notice of another protocol that sites are given (`Config.hosting`)."""
+
+    stage: Stage
+    part: Part
+    values: Annotated[tuple[Value, ...], Meta(max_length=HOSTED_MAX)]
+
+
+ViewChange = Announced | Gone | Hosted
 """An entry of the controller's log."""
 
 
-class Ready(Struct, frozen=True, array_like=True, tag="ready", forbid_unknown_fields=True):
-    """A pair may begin its catch-up (CU-9)."""
-
-    stage: Stage
-    part: Part
-    failures: Count
-
-
-class CaughtUp(Struct, frozen=True, array_like=True, tag="done", forbid_unknown_fields=True):
-    """The state of a pair has moved (CU-18)."""
-
-    stage: Stage
-    part: Part
-    attempt: Life
-
-
-class FoldedIn(Struct, frozen=True, array_like=True, tag="folded", forbid_unknown_fields=True):
-    """A neighbour has folded a new copy in (CU-22)."""
-
-    stage: Stage
-    part: Part
-    attempt: Life
-    at: NodeParts
-
-
 class Works(Struct, frozen=True, array_like=True, tag="works", forbid_unknown_fields=True):
-    """Resume protocol: an announced copy works."""
+    """An announced copy works."""
 
     stage: Stage
     part: Part
@@ -252,16 +200,14 @@ class Works(Struct, frozen=True, array_like=True, tag="works", forbid_unknown_fi
 
 
 class Unfit(Struct, frozen=True, array_like=True, tag="unfit", forbid_unknown_fields=True):
-    """Resume protocol: an announced copy will never work."""
+    """An announced copy will never work."""
 
     stage: Stage
     part: Part
     number: Life
 
 
-RESUMED: Final = (Announced, Gone, Works, Unfit)
-"""View changes and notices of the resume protocol."""
-Notice = Ready | CaughtUp | FoldedIn | Works | Unfit
+Notice = Works | Unfit | Hosted
 """What a node reports to the controller."""
 
 
@@ -824,82 +770,63 @@ def reason(text: object) -> str:
 # ---- view changes and notices as the protocol has them
 
 
-AnyEntry = LogEntry | resume.LogEntry
-"""An entry of the log, of either protocol."""
-AnyNotice = NodeNotice | resume.Notice
-"""A notice, of either protocol."""
+AnyEntry = resume.LogEntry | Hosted
+AnyNotice = resume.Notice | Hosted
 
 
-def view_change(entry: AnyEntry, site: int | None) -> ViewChange:
-    """An entry of the controller's log; `site` is where the standby of an Avail stands."""
+def view_change(entry: AnyEntry) -> ViewChange:
+    """An entry of the controller's log."""
     match entry:
-        case Fail(pair, copy, number):
-            return Failed(*pair, copy, number)
-        case Avail(pair, copy, attempt):
-            assert site is not None
-            return Available(*pair, copy, attempt, site)
-        case CatchUpStart(pair, attempt):
-            return Started(*pair, attempt)
         case resume.Avail(named, at, donor):
             return Announced(*named, at, donor.number)
         case resume.Fail(named):
             return Gone(*named)
+        case Hosted():
+            return entry
         case _:
-            raise ValueError(f"{entry} is of cluster pairs, which sites do not host")
+            raise ValueError(f"{entry} is never told to sites")
 
 
-def log_entry(change: ViewChange) -> tuple[AnyEntry, int | None]:
+def log_entry(change: ViewChange) -> AnyEntry:
     """The argument of `view_change`."""
     match change:
-        case Failed(stage, part, copy, number):
-            return Fail(Pair(stage, part), copy, number), None
-        case Available(stage, part, copy, attempt, site):
-            return Avail(Pair(stage, part), copy, attempt), site
-        case Started(stage, part, attempt):
-            return CatchUpStart(Pair(stage, part), attempt), None
         case Announced(stage, part, number, at, donor):
             pair = Pair(stage, part)
-            return resume.Avail(resume.Copy(*pair, number), at, resume.Copy(*pair, donor)), None
+            return resume.Avail(resume.Copy(*pair, number), at, resume.Copy(*pair, donor))
         case Gone(stage, part, number):
-            return resume.Fail(resume.Copy(stage, part, number)), None
+            return resume.Fail(resume.Copy(stage, part, number))
+        case Hosted():
+            return change
 
 
 def notice_of(notice: AnyNotice) -> Notice:
     """A node's notice."""
     match notice:
-        case CatchUpReady(pair, failures):
-            return Ready(*pair, failures)
-        case CatchUpDone(pair, attempt):
-            return CaughtUp(*pair, attempt)
-        case FoldInDone(pair, attempt, at):
-            return FoldedIn(*pair, attempt, at)
         case resume.Installed(named):
             return Works(*named)
         case resume.Void(named):
             return Unfit(*named)
+        case Hosted():
+            return notice
 
 
 def node_notice(notice: Notice) -> AnyNotice:
     """The argument of `notice_of`."""
     match notice:
-        case Ready(stage, part, failures):
-            return CatchUpReady(Pair(stage, part), failures)
-        case CaughtUp(stage, part, attempt):
-            return CatchUpDone(Pair(stage, part), attempt)
-        case FoldedIn(stage, part, attempt, at):
-            return FoldInDone(Pair(stage, part), attempt, Node(*at))
         case Works(stage, part, number):
             return resume.Installed(resume.Copy(stage, part, number))
         case Unfit(stage, part, number):
             return resume.Void(resume.Copy(stage, part, number))
+        case Hosted():
+            return notice
 
 
-def entry_to_json(entry: AnyEntry, site: int | None) -> list[Any]:
+def entry_to_json(entry: AnyEntry) -> list[Any]:
     """A view change as it is recorded."""
-    return list(msgspec.to_builtins(view_change(entry, site)))
+    return list(msgspec.to_builtins(view_change(entry)))
 
 
-def entry_from_json(value: Any) -> tuple[AnyEntry, int | None]:
+def entry_from_json(value: Any) -> AnyEntry:
     """The entry that `entry_to_json` wrote.
 
     Raises:

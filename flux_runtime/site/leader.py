@@ -211,8 +211,8 @@ class Leader(Shell):
                     ingress=layout.ingress,
                     done=layout.done,
                 )
-            case steps.Extend(entry, site):
-                host.extend(entry, site)
+            case steps.Extend(entry):
+                host.extend(entry)
             case steps.TrimLog(below):
                 host.trim(below)
             case steps.RebuildEnds():

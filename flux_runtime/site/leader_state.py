@@ -452,7 +452,7 @@ class LeaderState:
         for notice in notices:
             if Pair(notice.stage, notice.part) not in pairs:
                 raise Malformed(f"there is no partition {notice.part} of stage {notice.stage}")
-            if isinstance(notice, control.RESUMED) != self.ledger.resumes:
+            if isinstance(notice, control.Hosted) == self.ledger.resumes:
                 raise Malformed(f"a notice of another protocol: {notice}")
         events = [{"e": "noticed", "notice": msgspec.to_builtins(notice)} for notice in notices]
         for event in events[:-1]:

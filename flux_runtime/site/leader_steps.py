@@ -205,10 +205,9 @@ class LayOut(Step):
 
 @dataclass(frozen=True, slots=True)
 class Extend(Step):
-    """The next entry of the controller's log, and the site of its standby."""
+    """The next entry of the controller's log."""
 
     entry: AnyEntry
-    site: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,7 @@ class Ledger:
         sites: live sites.
         fenced: ids of sites that are gone, the last to go at the end.
         layout: from which the entries lead to the present, once there is one.
-        entries: the controller's log from there on, each Avail with the site of its standby.
+        entries: the controller's log from there on.
         later: a layout further on, from which entries will be kept once there are enough of them.
         kept: how many events a snapshot covers that this state began with.
         losses: pairs that have lost both copies.
@@ -209,7 +209,7 @@ class Ledger:
         self.kept = 0
         self.executor_of: dict[int, tuple[str, str]] = {}
         self.controller: Placing | None = None
-        self.entries: list[tuple[AnyEntry, int | None]] = []
+        self.entries: list[AnyEntry] = []
         self.losses: list[DataLoss] = []
         self.moves = 0
         self.stopped = False

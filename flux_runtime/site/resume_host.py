@@ -20,8 +20,7 @@ from functools import partial
 from typing import Any, Final
 
 from flux_runtime.operators.packing import Base, Classes, Packed, Unreadable, unpack
-from flux_runtime.protocol.dataflow import InParts, Operator
-from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.dataflow import InParts, Operator, Rows
 from flux_runtime.protocol.spill import Storage
 from flux_runtime.protocol.vocabulary import END, INGRESS, Node, Pair
 from flux_runtime.resume.flow import Flow
@@ -162,7 +161,7 @@ class ResumeHost:
         self.site.position = base - 1
         self.extend(Start(((Copy(INGRESS, 0, ingress), LEADER), *copies), done))
 
-    def extend(self, entry: LogEntry, site: int | None = None) -> None:
+    def extend(self, entry: LogEntry) -> None:
         """Read the next entry of the log, and what has come from sites that had read it."""
         before = dict(self.site.replicas)
         self._carry_out(self.site.log(entry))

@@ -200,7 +200,7 @@ class ResumeLedger(Ledger):
         """All but those of the ingress: leaders may change while no site hears of it."""
         return sum(
             isinstance(entry, Avail | Fail) and entry.copy.stage >= 0
-            for entry, _ in self.entries[position - self.base :]
+            for entry in self.entries[position - self.base :]
         )
 
     def _layout_now(self) -> Layout:
@@ -240,7 +240,7 @@ class ResumeLedger(Ledger):
     def _note(self, orders: Any = ()) -> None:
         """Take what the controller has decided."""
         assert self.controller is not None
-        self.entries += [(entry, None) for entry in self.controller.log]
+        self.entries += self.controller.log
         self.controller.log.clear()
         for pair in self.controller.lost[len(self.losses) :]:
             self.losses.append(DataLoss(pair, "no copy of it is left"))

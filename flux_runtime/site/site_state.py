@@ -219,10 +219,9 @@ class SiteState:
             raise Malformed(f"the log from {start} on, at {self.position}")
         pairs = {*self.shape.pairs(), *([THE_INGRESS.pair] if self.resumes else [])}
         for entry in entries:
-            copy = getattr(entry, "copy", 0)
-            if Pair(entry.stage, entry.part) not in pairs or copy >= self.shape.copies:
+            if Pair(entry.stage, entry.part) not in pairs:
                 raise Malformed(f"a view change of another dataflow: {entry}")
-            if isinstance(entry, control.RESUMED) != self.resumes:
+            if isinstance(entry, control.Hosted) == self.resumes:
                 raise Malformed(f"a view change of another protocol: {entry}")
         for entry in entries[self.position - start :]:
             self.position += 1

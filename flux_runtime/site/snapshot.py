@@ -40,7 +40,7 @@ def snapshot(ledger: Ledger) -> bytes:
         "fenced": list(ledger.fenced),
         "layout": _layout(ledger.layout),
         "later": _layout(ledger.later),
-        "entries": [entry_to_json(*entry) for entry in ledger.entries],
+        "entries": [entry_to_json(entry) for entry in ledger.entries],
         "numbers": ledger.numbers_given,
         "pairs": [
             [*pair, [[c.life, c.site] for c in view.copies if c], view.attempts, view.ready]

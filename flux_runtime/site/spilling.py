@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from flux_runtime.operators.packing import Classes, pack, unpack
-from flux_runtime.protocol.back import Unit
-from flux_runtime.protocol.spill import PagePool, Spill, SpillAction, WriteOut
+from flux_runtime.protocol.spill import PagePool, Spill, SpillAction, Unit, WriteOut
 from flux_runtime.protocol.vocabulary import Node
 from flux_runtime.site.config import SpillTo
 from flux_runtime.site.control_messages import SpillReport

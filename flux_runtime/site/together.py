@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flux_runtime.operators.partitioned import Partitioned
-from flux_runtime.protocol.dataflow import Dataflow, Operator
-from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.dataflow import Dataflow, Operator, Rows
 from flux_runtime.protocol.vocabulary import Pair
 
 

@@ -78,9 +78,9 @@ class View:
             for piece in self._of_log(self._position):
                 term.broadcast(piece)
             self._position = ledger.position
-            for entry, site in new:
-                term.emit(Extend(entry, site))
-                term.note("view_change", entry=control.entry_to_json(entry, site))
+            for entry in new:
+                term.emit(Extend(entry))
+                term.note("view_change", entry=control.entry_to_json(entry))
         if self._laid_out and self._trimmed < ledger.base:
             self._trimmed = ledger.base
             term.emit(TrimLog(ledger.base))
@@ -94,7 +94,7 @@ class View:
 
     def _of_log(self, start: int) -> Iterator[control.Log]:
         ledger = self._term.ledger
-        entries = [control.view_change(*entry) for entry in ledger.entries[start - ledger.base :]]
+        entries = [control.view_change(entry) for entry in ledger.entries[start - ledger.base :]]
         return control.pieces(entries, start)
 
 

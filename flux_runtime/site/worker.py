@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
-from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.dataflow import Rows
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.site import control_messages as control
 from flux_runtime.site import site_steps as steps
@@ -317,7 +317,7 @@ class Worker(Shell):
                     done=layout.done,
                 )
             case steps.Extend(change):
-                host.extend(*control.log_entry(change))
+                host.extend(control.log_entry(change))
             case _:
                 raise TypeError(f"no instruction of a site's: {instruction}")
 

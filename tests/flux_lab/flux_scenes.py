@@ -6,12 +6,12 @@ import random
 from collections.abc import Callable
 
 from flux_lab.checks import Checks
+from flux_lab.papers.protocol.inlet import Inlet
+from flux_lab.papers.protocol.messages import Message
+from flux_lab.papers.protocol.outlet import Outlet
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_lab.world import Step, World
-from flux_runtime.protocol.inlet import Inlet
-from flux_runtime.protocol.messages import Message
-from flux_runtime.protocol.outlet import Outlet
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Shape
 
 Held = Callable[[Step], bool]

@@ -34,9 +34,9 @@ from flux_scenes import (
     world,
 )
 
+from flux_lab.papers.protocol.messages import Csync, Data, Pause, Psync
 from flux_lab.reaction import Machine
 from flux_lab.world import Step, World
-from flux_runtime.protocol.messages import Csync, Data, Pause, Psync
 from flux_runtime.protocol.vocabulary import (
     ACK,
     MARK_PRIM,

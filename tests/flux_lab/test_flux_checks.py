@@ -9,8 +9,8 @@ import pytest
 from flux_scenes import AP, AS, inlet, outlet, run, segment, world
 
 from flux_lab.checks import ViolationError
+from flux_lab.papers.protocol.messages import Emit
 from flux_lab.world import World
-from flux_runtime.protocol.messages import Emit
 from flux_runtime.protocol.vocabulary import Shape
 
 

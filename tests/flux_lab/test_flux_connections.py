@@ -11,11 +11,11 @@ from flux_scenes import AP, AS, BP, run
 
 from flux_lab import sweep
 from flux_lab.connections import LEADER
+from flux_lab.papers.protocol.channels import Envelope, Frame, Multiplexer
+from flux_lab.papers.protocol.messages import Data
 from flux_lab.plans import Plan
 from flux_lab.sweep import RunError
 from flux_lab.world import Step, World
-from flux_runtime.protocol.channels import Envelope, Frame, Multiplexer
-from flux_runtime.protocol.messages import Data
 from flux_runtime.protocol.vocabulary import Node, Shape
 
 

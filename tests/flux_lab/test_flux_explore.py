@@ -11,11 +11,11 @@ import pytest
 
 from flux_lab.configurations import CONFIGURATIONS, Configuration, small
 from flux_lab.explore import explore, explore_in_parallel, walk
+from flux_lab.papers.protocol.buffer import Buffer
+from flux_lab.papers.protocol.controller import Controller
+from flux_lab.papers.protocol.inlet import Inlet
+from flux_lab.papers.protocol.outlet import CSYNC, OnCsync, Outlet, Producer
 from flux_lab.search import ExplorationError, faults_of
-from flux_runtime.protocol.buffer import Buffer
-from flux_runtime.protocol.controller import Controller
-from flux_runtime.protocol.inlet import Inlet
-from flux_runtime.protocol.outlet import CSYNC, OnCsync, Outlet, Producer
 from flux_runtime.protocol.vocabulary import ACK, SEC, SEND, Shape, Status
 
 TINY = Configuration(shape=Shape(widths=(1,)), batches=1, rows=1, keys=1)

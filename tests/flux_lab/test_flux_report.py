@@ -12,6 +12,7 @@ import yaml
 from rich.console import Console
 
 from flux_lab import report
+from flux_lab.papers.protocol.messages import Data
 from flux_lab.pictures import failure, placed
 from flux_lab.reaction import Machine
 from flux_lab.scenario import (
@@ -24,7 +25,6 @@ from flux_lab.scenario import (
     drawn,
     perform,
 )
-from flux_runtime.protocol.messages import Data
 from flux_runtime.protocol.vocabulary import Node, ProtocolError
 
 CRASH = Scenario(

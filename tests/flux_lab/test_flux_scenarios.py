@@ -27,11 +27,11 @@ from flux_scenes import (
 )
 
 from flux_lab.checks import ViolationError
+from flux_lab.papers.protocol.messages import Avail, Csync, Fail, Reverse
 from flux_lab.workload import digest_dataflow
 from flux_lab.world import Step, World
 from flux_runtime.protocol.balancer import Balancer, Mode, RequestStatistics
 from flux_runtime.protocol.balancing import CLUSTER, SiteStatistics
-from flux_runtime.protocol.messages import Avail, Csync, Fail, Reverse
 from flux_runtime.protocol.vocabulary import (
     ACK,
     MARK_PRIM,

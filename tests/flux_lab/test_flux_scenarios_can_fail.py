@@ -10,16 +10,16 @@ import test_flux_catch_up_scenarios as catch_up
 import test_flux_scenarios as take_over
 from flux_scenes import AS, BP, BS
 
+from flux_lab.papers.protocol.boundary import Boundary
+from flux_lab.papers.protocol.buffer import Buffer
+from flux_lab.papers.protocol.consumer import ConsumerSide
+from flux_lab.papers.protocol.controller import Controller
+from flux_lab.papers.protocol.inlet import Inlet
+from flux_lab.papers.protocol.messages import Send
+from flux_lab.papers.protocol.outlet import CSYNC, OnCsync, Outlet, Producer
+from flux_lab.papers.protocol.producer import ProducerSide
+from flux_lab.papers.protocol.segment import Segment
 from flux_runtime.protocol.balancer import Balancer
-from flux_runtime.protocol.boundary import Boundary
-from flux_runtime.protocol.buffer import Buffer
-from flux_runtime.protocol.consumer import ConsumerSide
-from flux_runtime.protocol.controller import Controller
-from flux_runtime.protocol.inlet import Inlet
-from flux_runtime.protocol.messages import Send
-from flux_runtime.protocol.outlet import CSYNC, OnCsync, Outlet, Producer
-from flux_runtime.protocol.producer import ProducerSide
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import (
     ACK,
     MARK_OF,

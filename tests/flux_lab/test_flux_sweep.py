@@ -11,13 +11,13 @@ import pytest
 
 from flux_lab import sweep
 from flux_lab.faults import PHASES, ROLES, Troubles
+from flux_lab.papers.protocol.inlet import Inlet
+from flux_lab.papers.protocol.messages import Instruction
+from flux_lab.papers.protocol.outlet import Outlet
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.plans import Plan
 from flux_lab.repro import replay
 from flux_lab.sweep import RunError
-from flux_runtime.protocol.inlet import Inlet
-from flux_runtime.protocol.messages import Instruction
-from flux_runtime.protocol.outlet import Outlet
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import ProtocolError, Shape
 
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))

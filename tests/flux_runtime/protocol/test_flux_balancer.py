@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from flux_lab.papers.protocol.controller import Controller, Instantiate, Order, chained
+from flux_lab.papers.protocol.messages import CatchUpDone, CatchUpReady, FoldInDone
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_lab.world import Step, World
 from flux_runtime.protocol.balancer import Balancer, Mode, RequestStatistics, ResetStatistics
 from flux_runtime.protocol.balancing import CLUSTER, SiteStatistics, Thresholds
 from flux_runtime.protocol.collection import CollectionTime
-from flux_runtime.protocol.controller import Controller, Instantiate, Order, chained
-from flux_runtime.protocol.messages import CatchUpDone, CatchUpReady, FoldInDone
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, ProtocolError, Shape
 
 SHAPE = Shape(widths=(8,), ordered_egress=False, pool=64)

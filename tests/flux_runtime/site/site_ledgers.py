@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from flux_lab.papers.hosted import notice_hosted
+from flux_lab.papers.protocol.messages import CatchUpDone, CatchUpReady, FoldInDone, Notice
+from flux_runtime.protocol.orders import Phase
 from flux_runtime.protocol.vocabulary import Status
 from flux_runtime.resume.messages import Copy
+from flux_runtime.site.control_messages import notice_to_json
 from flux_runtime.site.ledger import Event, Ledger
 from flux_runtime.site.resume_ledger import ResumeLedger
 
@@ -26,10 +30,10 @@ def recovered(ledger: Ledger) -> list[Event]:
         ]
         return [{"e": "noticed", "notice": ["works", *copy]} for copy in copies]
     (now,) = controller.in_hand
-    if now.phase.value == "announced":
-        return [{"e": "noticed", "notice": ["ready", *now.pair, controller.failures]}]
-    if now.phase.value == "started":
-        return [{"e": "noticed", "notice": ["done", *now.pair, now.attempt]}]
     waits = controller._neighbours(now.pair) - now.folded
-    notices = [["folded", *now.pair, now.attempt, node] for node in sorted(waits)]
-    return [{"e": "noticed", "notice": notice} for notice in notices]
+    notices: list[Notice] = [FoldInDone(now.pair, now.attempt, node) for node in sorted(waits)]
+    if now.phase is Phase.ANNOUNCED:
+        notices = [CatchUpReady(now.pair, controller.failures)]
+    elif now.phase is Phase.STARTED:
+        notices = [CatchUpDone(now.pair, now.attempt)]
+    return [{"e": "noticed", "notice": notice_to_json(notice_hosted(n))} for n in notices]

@@ -120,7 +120,7 @@ def test_what_is_no_message_is_malformed(body: bytes) -> None:
 
 
 def test_a_long_log_is_told_in_pieces_that_join() -> None:
-    entries = [control.Failed(0, 0, 0, n) for n in range(2 * control.ENTRIES_MAX + 5)]
+    entries = [control.Gone(0, 0, n) for n in range(2 * control.ENTRIES_MAX + 5)]
     pieces = list(control.pieces(entries, 7))
     assert [piece.start for piece in pieces] == [7 + n * control.ENTRIES_MAX for n in range(3)]
     assert [entry for piece in pieces for entry in piece.entries] == entries

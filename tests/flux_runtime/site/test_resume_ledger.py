@@ -60,7 +60,7 @@ def members(ledger: ResumeLedger) -> Any:
     host.lay_out(
         layout.placement, layout.lives, base=layout.at, ingress=layout.ingress, done=layout.done
     )
-    for entry, _ in ledger.entries:
+    for entry in ledger.entries:
         host.extend(entry)  # type: ignore[arg-type]
     return host.position, host.site.members
 
@@ -87,7 +87,7 @@ def test_who_begins_with_what_is_kept_comes_to_the_same(
             each.apply(happened)
         assert ledger.controller is not None
         assert ledger.controller.failures >= ledger.moves
-        for entry, _ in ledger.entries[before - ledger.base :]:
+        for entry in ledger.entries[before - ledger.base :]:
             host.extend(entry)  # type: ignore[arg-type]
         assert members(ledger) == (host.position, host.site.members)
         for follower in followers:

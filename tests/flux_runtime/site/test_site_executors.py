@@ -9,7 +9,7 @@ import site_flows
 from site_ledgers import joined, recovered
 
 from flux_lab.papers.ledger import PapersLedger
-from flux_runtime.protocol.controller import Controller
+from flux_lab.papers.protocol.controller import Controller
 from flux_runtime.site.collector import collected
 from flux_runtime.site.hosting import flow_of
 from flux_runtime.site.ledger import Event, Ledger, separation
@@ -129,7 +129,7 @@ def test_a_move_of_what_does_not_exist_is_ignored(
     happen(ledger, {"e": "leader", "id": "l"}, *(joined(n) for n in range(5)))
     before = dict(controller(ledger).pairs)
     event = {"e": "move", "stage": stage, "part": part, "copy": copy, "site": 4}
-    notice = ["works", stage, 99, 1] if ledger.resumes else ["ready", stage, 99, 0]
+    notice = ["works", stage, 99, 1] if ledger.resumes else ["hosted", stage, 99, [3, 0]]
     happen(ledger, event, {"e": "noticed", "notice": notice})
     assert controller(ledger).pairs == before
     assert ledger.moves == 0

@@ -10,8 +10,8 @@ import pytest
 from flux_lab.example import events, running_example
 from flux_lab.papers.host import Host
 from flux_lab.papers.intake import PapersIntake
+from flux_lab.papers.protocol.controller import Controller, chained
 from flux_runtime.operators.rows import SN
-from flux_runtime.protocol.controller import Controller, chained
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.site import journal as module
 from flux_runtime.site import stage_log

@@ -13,10 +13,10 @@ import pytest
 from flux_lab.example import events, running_example
 from flux_lab.papers.copies import next_offset
 from flux_lab.papers.host import Host
+from flux_lab.papers.protocol.back import Back
+from flux_lab.papers.protocol.ends import Egress, Ingress
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.reference import reference
-from flux_runtime.protocol.back import Back
-from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Shape
 from flux_runtime.site.collector import Collector, collected
 from flux_runtime.site.config import SpillTo

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from flux_lab.control_fuzz import flow
-from flux_runtime.protocol.messages import CatchUpReady
-from flux_runtime.protocol.vocabulary import Pair
-from flux_runtime.resume.messages import BEGINNING
+from flux_runtime.resume.messages import BEGINNING, Copy, Installed
 from flux_runtime.site import control_messages as control
 from flux_runtime.site import site_steps as steps
 from flux_runtime.site.collector import collected
@@ -123,7 +121,7 @@ def test_another_incarnation_and_a_second_link_get_no_seat() -> None:
 
 def test_notices_are_told_to_every_leader_until_they_are_recorded() -> None:
     site = Site()
-    notices = (CatchUpReady(Pair(0, 0), 1), CatchUpReady(Pair(0, 1), 1))
+    notices = (Installed(Copy(0, 0, 1)), Installed(Copy(0, 1, 1)))
     made = site.handle(steps.NodesNoticed(notices))
     assert [len(step.message.notices) for step in of(steps.Tell, made)] == [2]
     site.handle(steps.LeaderSaid("leader", control.Noted(1)))
@@ -157,10 +155,10 @@ def test_a_log_with_a_gap_or_of_another_dataflow_or_protocol_is_refused(resumes:
         with pytest.raises(Malformed, match="another dataflow"):
             site.handle(steps.LeaderSaid("leader", control.Layout(part, at, 0, 0)))
     site.handle(steps.LeaderSaid("leader", control.Layout(copies, at, 0, 0)))
-    entry, stranger = control.Gone(0, 0, 2), control.Failed(0, 0, 0, 1)
+    entry, stranger = control.Gone(0, 0, 2), control.Hosted(0, 0, (1,))
     other: Any = control.Gone(9, 0, 2)
     if not resumes:
-        entry, stranger, other = stranger, entry, control.Failed(0, 0, 2, 1)
+        entry, stranger, other = stranger, entry, control.Hosted(9, 0, (1,))
     assert site.handle(steps.LeaderSaid("leader", control.Log(at - 1, (entry, entry)))) == [
         steps.Extend(entry)
     ], "one was known"

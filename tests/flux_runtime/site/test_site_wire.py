@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_lab.papers.frames import put_frame, take_acks, take_credits, take_message
-from flux_runtime.protocol.channels import Channel, Envelope, Frame
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.hosted import entry_hosted, notice_hosted, notice_of
+from flux_lab.papers.protocol.channels import Channel, Envelope, Frame
+from flux_lab.papers.protocol.messages import (
     Ack,
     Avail,
     CatchUpDone,
@@ -29,8 +30,12 @@ from flux_runtime.protocol.messages import (
     Reverse,
 )
 from flux_runtime.protocol.vocabulary import Node, Pair
+from flux_runtime.resume.messages import Avail as Announced
+from flux_runtime.resume.messages import Copy, Installed, Void
+from flux_runtime.resume.messages import Fail as Gone
 from flux_runtime.site.codec import RowsDecoder, RowsEncoder
 from flux_runtime.site.control_messages import (
+    Hosted,
     Role,
     decode,
     entry_from_json,
@@ -220,18 +225,23 @@ def test_json_that_is_no_view_change_and_no_notice_is_malformed(value: object) -
 
 
 def test_view_changes_and_notices_come_back() -> None:
-    pair = Pair(1, 2)
-    for entry, site in [
-        (Fail(pair, 1, 9), None),
-        (Avail(pair, 0, 3), 7),
-        (CatchUpStart(pair, 3), None),
-    ]:
-        assert entry_from_json(entry_to_json(entry, site)) == (entry, site)
-    for notice in [
+    pair, copy, other = Pair(1, 2), Copy(1, 2, 3), Copy(1, 2, 4)
+    for change in (
+        *(Announced(copy, 7, other), Gone(copy)),
+        entry_hosted(Fail(pair, 1, 9)),
+        entry_hosted(Avail(pair, 0, 3), 7),
+        entry_hosted(CatchUpStart(pair, 3)),
+    ):
+        assert entry_from_json(entry_to_json(change)) == change
+    for told in (
         CatchUpReady(pair, 4),
         CatchUpDone(pair, 4),
         FoldInDone(pair, 4, Node(2, 1, 0, 5)),
-    ]:
+    ):
+        hosted = notice_from_json(notice_to_json(notice_hosted(told)))
+        assert isinstance(hosted, Hosted)
+        assert notice_of(hosted) == told
+    for notice in (Installed(copy), Void(copy)):
         assert notice_from_json(notice_to_json(notice)) == notice
 
 

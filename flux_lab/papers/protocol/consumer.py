@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flux_runtime.protocol.inlet import Consumer, Inlet
-from flux_runtime.protocol.messages import Message, PauseAck, Rows, Send
+from flux_lab.papers.protocol.inlet import Consumer, Inlet
+from flux_lab.papers.protocol.messages import Message, PauseAck, Send
+from flux_runtime.protocol.dataflow import Rows
 from flux_runtime.protocol.vocabulary import END, PRIM, RECV, THE_INGRESS, Node, Shape, Status
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flux_runtime.protocol.messages import Message, Rows
-from flux_runtime.protocol.outlet import Outlet, Producer
+from flux_lab.papers.protocol.messages import Message
+from flux_lab.papers.protocol.outlet import Outlet, Producer
+from flux_runtime.protocol.dataflow import Rows
 from flux_runtime.protocol.vocabulary import NOTHING, Node, Shape
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flux_runtime.protocol.back import Back, Unit
-from flux_runtime.protocol.boundary import Boundary
-from flux_runtime.protocol.consumer import ConsumerSide
-from flux_runtime.protocol.dataflow import Dataflow, Operator
-from flux_runtime.protocol.inlet import Consumer
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.back import Back
+from flux_lab.papers.protocol.boundary import Boundary
+from flux_lab.papers.protocol.consumer import ConsumerSide
+from flux_lab.papers.protocol.inlet import Consumer
+from flux_lab.papers.protocol.messages import (
     Avail,
     CatchUpCommit,
     CatchUpDone,
@@ -30,13 +29,13 @@ from flux_runtime.protocol.messages import (
     Pause,
     PauseAck,
     Psync,
-    Rows,
     Send,
     Tell,
 )
-from flux_runtime.protocol.outlet import Producer
-from flux_runtime.protocol.producer import ProducerSide
-from flux_runtime.protocol.spill import Storage
+from flux_lab.papers.protocol.outlet import Producer
+from flux_lab.papers.protocol.producer import ProducerSide
+from flux_runtime.protocol.dataflow import Dataflow, Operator, Rows
+from flux_runtime.protocol.spill import Storage, Unit
 from flux_runtime.protocol.vocabulary import (
     ACK,
     LABELS,

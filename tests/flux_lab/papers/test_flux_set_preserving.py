@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from flux_lab.checks import Checks, Machine, ViolationError
+from flux_lab.papers.protocol.messages import Data, Emit
 from flux_lab.workload import PyRows, digest_dataflow, digest_input
 from flux_lab.world import World
-from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.messages import Data, Emit, Rows
+from flux_runtime.protocol.dataflow import Dataflow, Rows
 from flux_runtime.protocol.vocabulary import Node, Pair, Shape
 
 BATCHES, ROWS = 20, 4

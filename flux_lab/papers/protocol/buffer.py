@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.dataflow import Rows
 from flux_runtime.protocol.vocabulary import (
     LABELS,
     MARK_OF,

@@ -7,10 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from flux_lab.workload import digest_dataflow, digest_input
-from flux_lab.world import Step, World
-from flux_runtime.protocol.controller import Controller, Destroy, Instantiate, chained
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.controller import Controller, Destroy, Instantiate, chained
+from flux_lab.papers.protocol.messages import (
     Avail,
     CatchUpCommit,
     CatchUpDone,
@@ -21,7 +19,9 @@ from flux_runtime.protocol.messages import (
     Send,
     Tell,
 )
-from flux_runtime.protocol.segment import Segment
+from flux_lab.papers.protocol.segment import Segment
+from flux_lab.workload import digest_dataflow, digest_input
+from flux_lab.world import Step, World
 from flux_runtime.protocol.vocabulary import (
     PRIM,
     RECV,

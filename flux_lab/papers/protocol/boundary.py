@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flux_runtime.protocol.consumer import ConsumerSide
-from flux_runtime.protocol.inlet import Consumer, Inlet
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.consumer import ConsumerSide
+from flux_lab.papers.protocol.inlet import Consumer, Inlet
+from flux_lab.papers.protocol.messages import (
     Avail,
     CatchUpCommit,
     CatchUpStart,
@@ -25,8 +25,8 @@ from flux_runtime.protocol.messages import (
     Send,
     Tell,
 )
-from flux_runtime.protocol.outlet import Outlet, Producer
-from flux_runtime.protocol.producer import ProducerSide
+from flux_lab.papers.protocol.outlet import Outlet, Producer
+from flux_lab.papers.protocol.producer import ProducerSide
 from flux_runtime.protocol.vocabulary import LABELS, PRIM, Node, ProtocolError, Shape, Status
 
 STORY_LENGTH = 400

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.messages import (
     Avail,
     CatchUpDone,
     CatchUpReady,
@@ -18,6 +18,7 @@ from flux_runtime.protocol.messages import (
     LogEntry,
     Notice,
 )
+from flux_lab.papers.protocol.replica_sets import chained_sets, end_set, plan_set
 from flux_runtime.protocol.orders import (
     CatchUp,
     Copy,
@@ -28,7 +29,6 @@ from flux_runtime.protocol.orders import (
     PairView,
     Phase,
 )
-from flux_runtime.protocol.replica_sets import chained_sets, end_set, plan_set
 from flux_runtime.protocol.vocabulary import (
     LABELS,
     THE_INGRESS,

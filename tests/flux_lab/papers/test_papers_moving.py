@@ -11,11 +11,11 @@ import pytest
 
 from flux_lab.papers import moving
 from flux_lab.papers.moving import pack_state, unpack_state
+from flux_lab.papers.protocol.segment import Segment, SegmentState
 from flux_lab.plans import plan_of
 from flux_lab.world import World
 from flux_runtime.operators.packing import Unreadable, pack
 from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.segment import Segment, SegmentState
 from flux_runtime.protocol.vocabulary import Node
 
 SEEDS = 40

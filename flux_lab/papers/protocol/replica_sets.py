@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from flux_runtime.protocol.messages import Avail, CatchUpCommit, CatchUpStart, LogEntry
+from flux_lab.papers.protocol.messages import Avail, CatchUpCommit, CatchUpStart, LogEntry
 from flux_runtime.protocol.orders import CatchUp, Copy, Destroy, Instantiate, Order, PairView, Phase
 from flux_runtime.protocol.vocabulary import Node, Pair, Shape, Status, other
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from flux_lab.memory_storage import MemoryStorage
+from flux_lab.papers.protocol.back import RUN_UNITS
+from flux_lab.papers.protocol.segment import Segment
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_lab.world import Step, World
-from flux_runtime.protocol.back import RUN_UNITS
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.spill import Storage
 from flux_runtime.protocol.vocabulary import Node, ProtocolError, Shape
 from flux_runtime.site.spilling import FileStorage

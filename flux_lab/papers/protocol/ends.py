@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from flux_runtime.protocol.boundary import Boundary
-from flux_runtime.protocol.dataflow import Dataflow
-from flux_runtime.protocol.messages import AckSource, Emit, Instruction, LogEntry, Message, Rows
+from flux_lab.papers.protocol.boundary import Boundary
+from flux_lab.papers.protocol.messages import AckSource, Emit, Instruction, LogEntry, Message
+from flux_runtime.protocol.dataflow import Dataflow, Rows
 from flux_runtime.protocol.vocabulary import END, NOTHING, THE_INGRESS, Node, ProtocolError
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flux_runtime.protocol.controller import Controller, Instantiate, chained
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.controller import Controller, Instantiate, chained
+from flux_lab.papers.protocol.messages import (
     Avail,
     CatchUpDone,
     CatchUpReady,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flux_runtime.protocol.channels import Channel, Frame, Multiplexer
-from flux_runtime.protocol.messages import Ack, Data, Message, Progress, Psync, Reverse
+from flux_lab.papers.protocol.channels import Channel, Frame, Multiplexer
+from flux_lab.papers.protocol.messages import Ack, Data, Message, Progress, Psync, Reverse
 from flux_runtime.protocol.vocabulary import Node, ProtocolError
 
 A = [Node(0, part, 0, 0) for part in range(3)]

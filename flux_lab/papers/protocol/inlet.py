@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.messages import (
     Ack,
     Data,
     Message,
@@ -19,7 +19,7 @@ from flux_runtime.protocol.messages import (
     Reverse,
     Send,
 )
-from flux_runtime.protocol.neighbour import Neighbour
+from flux_lab.papers.protocol.neighbour import Neighbour
 from flux_runtime.protocol.vocabulary import (
     ACK,
     NOTHING,

@@ -9,11 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from flux_runtime.protocol.dataflow import Rows
 from flux_runtime.protocol.vocabulary import Node, Pair
-
-Rows = Any
-"""Rows of one unit, each with its own sequence number (batch, offset); read by operators only."""
-
 
 # ---- producer to consumer (forward channel)
 

@@ -13,14 +13,15 @@ import pytest
 from flux_lab.example import events, running_example
 from flux_lab.papers.copies import next_offset
 from flux_lab.papers.host import Host
+from flux_lab.papers.hosted import entry_hosted
 from flux_lab.papers.intake import rebuilt_ingress
 from flux_lab.papers.ledger import PapersLedger
+from flux_lab.papers.protocol.channels import Envelope, Frame
+from flux_lab.papers.protocol.ends import Egress, Ingress
+from flux_lab.papers.protocol.messages import Ack, Avail, CatchUpStart, Csync, Data, Fail
 from flux_lab.reference import reference
 from flux_runtime.operators import processor_state
 from flux_runtime.operators.state_file import PARTS, Restored, file_of, size_of
-from flux_runtime.protocol.channels import Envelope, Frame
-from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.messages import Ack, Avail, CatchUpStart, Csync, Data, Fail
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, Shape
 from flux_runtime.site import keeping
 from flux_runtime.site.collector import Collector, collected
@@ -82,8 +83,8 @@ class Cluster:
         if self.ledger.layout is not None:
             layout = self.layout
             self.hosts[number].lay_out(layout.placement, layout.lives, base=layout.at)
-            for entry, site in self.ledger.entries:
-                self.hosts[number].extend(entry, site)
+            for entry in self.ledger.entries:
+                self.hosts[number].extend(entry)
         event = {"e": "joined", "id": str(number), "address": ["x", 1], "host": "h"}
         self.ledger.apply({**event, "executor": str(number % 3)})
 
@@ -97,14 +98,13 @@ class Cluster:
         for site in self.random.sample(sorted(self.hosts), len(self.hosts)):
             host = self.hosts[site]
             while host.position < self.ledger.position and self.random.random() < 0.8:
-                host.extend(*self.ledger.entries[host.position - self.ledger.base])
+                host.extend(self.ledger.entries[host.position - self.ledger.base])
                 busy = True
             host.trim(self.ledger.base)
             busy |= host.turn(0.0)
-            for notice in host.out.notices:
+            for notice in host.take_notices():
                 self.ledger.apply({"e": "noticed", "notice": notice_to_json(notice)})
                 busy = True
-            host.out.notices.clear()
             for active, standby, state in host.out.moves:
                 target = self.hosts.get(host.where.get(standby, 99))
                 if target is not None:
@@ -328,10 +328,10 @@ def test_buf_c_what_is_owed_while_the_state_moves_is_acknowledged_before_its_mar
                 dst.receive(src.me, frame)
         return found
 
-    entries = [(Fail(pair, 1, 1), None), (Avail(pair, 1, 1), 1), (CatchUpStart(pair, 1), None)]
-    for entry, at in entries[:2]:
+    failed, announced = entry_hosted(Fail(pair, 1, 1)), entry_hosted(Avail(pair, 1, 1), 1)
+    for entry in (failed, announced):
         for host in (leader, site):
-            host.extend(entry, at)
+            host.extend(entry)
     for _ in range(4):
         leader.turn(60.0)
         carry()
@@ -343,7 +343,7 @@ def test_buf_c_what_is_owed_while_the_state_moves_is_acknowledged_before_its_mar
     site.turn(60.0)
     assert Ack not in carry(), "it is owed"
     for host in (leader, site):
-        host.extend(*entries[2])
+        host.extend(entry_hosted(CatchUpStart(pair, 1)))
     site.turn(60.0)
     ((active, standby, state),) = site.out.moves
     assert standby == Node(*pair, 1, 1)
@@ -437,14 +437,14 @@ def test_fs_26_after_a_loss_no_site_goes_on_with_half_a_copy() -> None:
     assert (whole, half) == (True, False), "a standby has been announced"
     host = Host(dataflow, target)
     host.lay_out(ledger.layout.placement, base=ledger.layout.at)
-    for entry, site in ledger.entries:
-        host.extend(entry, site)
+    for entry in ledger.entries:
+        host.extend(entry)
     assert standby in host.nodes
     told = ledger.position
     ledger.apply({"e": "failed", "site": first, "why": ""})
     assert pair in {loss.pair for loss in ledger.losses}
-    for entry, site in ledger.entries[told - ledger.base :]:
-        host.extend(entry, site)
+    for entry in ledger.entries[told - ledger.base :]:
+        host.extend(entry)
     assert ledger.site_of(pair) == []
     assert all(node.pair != pair for node in host.nodes), "it would wait for a state for ever"
     assert all(node.pair != pair for node in host.where)

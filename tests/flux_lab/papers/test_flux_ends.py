@@ -7,15 +7,15 @@ import random
 import pytest
 
 from flux_lab.checks import Checks
+from flux_lab.papers.protocol.consumer import ConsumerSide
+from flux_lab.papers.protocol.ends import Egress, Ingress
+from flux_lab.papers.protocol.inlet import Consumer
+from flux_lab.papers.protocol.messages import AckSource, Data, Emit, Progress
+from flux_lab.papers.protocol.outlet import Producer
+from flux_lab.papers.protocol.producer import ProducerSide
 from flux_lab.sweep import victims
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_lab.world import Step, World
-from flux_runtime.protocol.consumer import ConsumerSide
-from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.inlet import Consumer
-from flux_runtime.protocol.messages import AckSource, Data, Emit, Progress
-from flux_runtime.protocol.outlet import Producer
-from flux_runtime.protocol.producer import ProducerSide
 from flux_runtime.protocol.vocabulary import END, PRIM, THE_INGRESS, Node, ProtocolError, Shape
 
 AP, AS = Node(0, 0, 0, 0), Node(0, 0, 1, 0)

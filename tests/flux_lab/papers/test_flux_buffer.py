@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flux_runtime.protocol.buffer import Buffer
+from flux_lab.papers.protocol.buffer import Buffer
 from flux_runtime.protocol.vocabulary import (
     MARK_PRIM,
     MARK_SEC,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flux_runtime.protocol.inlet import Consumer, Inlet
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.inlet import Consumer, Inlet
+from flux_lab.papers.protocol.messages import (
     Ack,
     Csync,
     Data,
@@ -16,7 +16,7 @@ from flux_runtime.protocol.messages import (
     Reverse,
     Send,
 )
-from flux_runtime.protocol.outlet import Outlet, Producer
+from flux_lab.papers.protocol.outlet import Outlet, Producer
 from flux_runtime.protocol.vocabulary import (
     ACK,
     MARK_PRIM,

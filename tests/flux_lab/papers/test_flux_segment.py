@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flux_lab.workload import digest_dataflow
-from flux_runtime.protocol.ends import Ingress
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.ends import Ingress
+from flux_lab.papers.protocol.messages import (
     Ack,
     Avail,
     CatchUpReady,
@@ -25,7 +24,8 @@ from flux_runtime.protocol.messages import (
     Send,
     Tell,
 )
-from flux_runtime.protocol.segment import Segment
+from flux_lab.papers.protocol.segment import Segment
+from flux_lab.workload import digest_dataflow
 from flux_runtime.protocol.vocabulary import (
     ACK,
     PAUSED,

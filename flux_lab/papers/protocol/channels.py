@@ -19,7 +19,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from flux_runtime.protocol.messages import Data, Message, Progress
+from flux_lab.papers.protocol.messages import Data, Message, Progress
 from flux_runtime.protocol.vocabulary import Node, ProtocolError
 
 CREDITS: Final = 4

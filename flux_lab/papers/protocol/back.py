@@ -13,20 +13,12 @@ import copy
 from collections import deque
 from typing import Any, Final, NamedTuple
 
-from flux_runtime.protocol.dataflow import Dataflow, InParts, Operator
-from flux_runtime.protocol.messages import Rows
-from flux_runtime.protocol.spill import Storage
+from flux_runtime.protocol.dataflow import Dataflow, InParts, Operator, Rows
+from flux_runtime.protocol.spill import Storage, Unit
 from flux_runtime.protocol.vocabulary import Node, ProtocolError
 
 RUN_UNITS: Final = 16
 """Units that gather in memory before they are written as one run (SP-3: sequential reading)."""
-
-
-class Unit(NamedTuple):
-    """The merged rows of one batch."""
-
-    batch: int
-    rows: Rows
 
 
 class Run(NamedTuple):

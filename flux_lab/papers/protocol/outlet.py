@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from flux_runtime.protocol.buffer import Buffer
-from flux_runtime.protocol.messages import (
+from flux_lab.papers.protocol.buffer import Buffer
+from flux_lab.papers.protocol.messages import (
     Ack,
     Csync,
     Data,
@@ -20,7 +20,7 @@ from flux_runtime.protocol.messages import (
     Progress,
     Reverse,
 )
-from flux_runtime.protocol.neighbour import Neighbour
+from flux_lab.papers.protocol.neighbour import Neighbour
 from flux_runtime.protocol.vocabulary import (
     ACK,
     LABELS,
