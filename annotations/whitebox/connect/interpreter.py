@@ -586,10 +586,8 @@ class Interpreter:
                 ]
             else:
                 every = {id(part): part for each in several for part in each}
-                for part in [*every] if len(several) > 1 else []:
-                    if not all(part in map(id, each) for each in several):
-                        every[part] = perhaps(every[part])
-                holder[:] = every.values()
+                sure = set(every).intersection(*(map(id, each) for each in several))
+                holder[:] = [part if key in sure else perhaps(part) for key, part in every.items()]
 
     def _either_value(self, ways: Sequence[ast.expr], scope: Scope, test: str) -> list[Any]:
         """The values of expressions of which one is worked out, and it is not known which."""
