@@ -64,7 +64,7 @@ class PapersIntake(Intake):
             self.host.dataflow, controller, live, batches, position=position, first=first
         )
         self.under_way.extend((r.number, r.source, r.key) for r in batches)
-        self._take_journal(epoch, ingress.last + 1)
+        self._take_journal(epoch, ingress.last + 1, batches)
         self.host.host_end(THE_INGRESS, ingress)
         if self.ended:
             self.batches = ingress.last + 1

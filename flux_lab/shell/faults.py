@@ -17,9 +17,10 @@ from flux_lab.shell import checks
 from flux_lab.shell.cluster import SESSION_S, Cluster
 from flux_lab.shell.kernel import Process
 from flux_lab.shell.zookeeper import MACHINE, SERVERS
-from flux_runtime.protocol.vocabulary import Status, other
+from flux_runtime.protocol.vocabulary import LABELS, Status, other
 from flux_runtime.site.client import Client
 from flux_runtime.site.leader import Leader
+from flux_runtime.site.ledger import Placing, apart
 
 LOOK_S: Final = 0.03
 AT_ONCE_S: Final = 0.1
@@ -59,6 +60,16 @@ def fault_plan_of(rng: random.Random) -> FaultPlan:
         reckless=rng.random() < 0.15,
         kinds=drawn,
     )
+
+
+def _to_be_taken_apart(controller: Placing) -> bool:
+    """Whether copies of a pair share an executor, and another one has a site."""
+    for pair, view in controller.pairs.items():
+        sites = [copy.site for copy in view.copies if copy is not None]
+        executors = {controller.executor_of.get(site) for site in sites}
+        if len(executors) < len(sites) and any(apart(controller, pair, c) for c in LABELS):
+            return True
+    return False
 
 
 class Faults:
@@ -164,6 +175,8 @@ class Faults:
         me = None if worker is None else ledger.numbers.get(worker.id)  # it may not know it yet
         if me is None:
             return True
+        if _to_be_taken_apart(ledger.controller):
+            return False  # the one that stays may move to a site that is about to go
         for node, copy in ledger.controller.nodes():
             if copy.site == me:
                 mate = ledger.controller.pairs[node.pair].copies[other(node.copy)]

@@ -8,6 +8,7 @@ When a process dies its connections are closed; when its machine does, nobody he
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -44,6 +45,7 @@ class Endpoint:
         self.open = True
         self._stream: Stream | None = None
         self._early: list[Any] = []
+        self._sent: deque[tuple[Callable[[Endpoint, Any], None], Any]] = deque()
         self._next_arrival = 0.0
         process.on_kill.append(self._process_died)
 
@@ -83,14 +85,17 @@ class Endpoint:
         network = self.network
         when = network.arrival(self.process.machine, self.peer.process.machine)
         self._next_arrival = when = max(when, self._next_arrival)
-        network.kernel.at(when, self._deliver, function, argument)
+        self._sent.append((function, argument))
+        network.kernel.at(when, self._deliver)
 
-    def _deliver(self, function: Callable[[Endpoint, Any], None], argument: Any) -> None:
+    def _deliver(self) -> None:
+        """Let the oldest of what is under way arrive."""
         blocked = self.network.blocked_until(self.process.machine, self.peer.process.machine)
         if blocked > self.network.kernel.now:  # the link was cut meanwhile
             self._next_arrival = max(self._next_arrival, blocked)
-            self.network.kernel.at(blocked, self._deliver, function, argument)
+            self.network.kernel.at(blocked, self._deliver)
             return
+        function, argument = self._sent.popleft()
         if self.process.machine in self.network.dead_machines:
             return
         if isinstance(argument, bytes):

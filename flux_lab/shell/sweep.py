@@ -83,7 +83,7 @@ RESUME: Final = {
     "zombies": Setting(
         kinds=ZOMBIES,
         faults={"count": 8, "among_input": True},
-        plan={"batches": 16, "gap_s": 0.0, "window": 16},
+        plan={"batches": 16, "gap_s": 0.0, "window": 16, "journal_bytes": 600},
     ),
     "silence": Setting(kinds=SILENCE, faults={"count": 4, "gap_s": 0.3}),
     "slow record": Setting(

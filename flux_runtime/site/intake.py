@@ -9,7 +9,7 @@ what they have (RS-3).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flux_runtime.operators.rows import number as number_rows
@@ -68,16 +68,16 @@ class Intake:
         self.ended = any(record.key == END_KEY for record in records)
         self.fed = self.again[0].number if self.again else max(self.first, self.journal.first)
         self.under_way.extend((r.number, r.source, r.key) for r in self.again)
-        self._take_journal(epoch, self.fed + len(self.again))
+        self._take_journal(epoch, self.fed + len(self.again), list(self.again))
         self.batches = self.fed + len(self.again)
         self.host.begin(self.fed)
 
-    def _take_journal(self, epoch: int, first: int) -> None:
-        """Write it from here on, from batch `first` on; what has left it has been taken."""
+    def _take_journal(self, epoch: int, first: int, records: Sequence[Record]) -> None:
+        """Write it from here on, as `Journal.begin` does; what has left it has been taken."""
         self.seen.update(self.journal.last)
         open_ = {source for _, source, _ in self.under_way}
         self.taken.update((s, key) for s, key in self.seen.items() if s not in open_)
-        self.journal.begin(epoch, first)
+        self.journal.begin(epoch, first, records)
 
     def takes(self, source: str, key: Key) -> bool:
         """Whether a batch has been taken, or may be."""

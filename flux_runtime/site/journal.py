@@ -7,9 +7,10 @@ written here before it is sent; when every live copy has acknowledged it, it is 
     folder/EPOCH-FIRST     records of one leader, from batch FIRST on
     record                 length, CRC-32, batch, key of the offer, name of the source, rows
 
-A leader that was paused may write on after another one has taken over. Whatever it writes has a
-number from the first batch of the newer epoch on, and is not read (its sites refuse it as well, so
-it never acknowledges any of it). A torn record at the end of a file is one that was never sent.
+A leader that was paused may write on after another one has taken over, into files of its own epoch.
+So a new leader begins with a file of all that is needed of older ones, and only files of the newest
+epoch are read (the sites refuse the older leader as well, so that it never acknowledges any of it).
+A torn record at the end of a file is one that was never sent.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -74,45 +75,48 @@ class Journal:
     def read(self) -> list[Record]:
         """All records that count, in order of their numbers."""
         files = sorted(self._files())
-        firsts: dict[int, int] = {}
-        for path in files:
-            epoch, first = map(int, path.name.split("-"))
-            firsts.setdefault(epoch, first)
-            self.first = first
+        newest = max((_epoch(path) for path in files), default=0)
         result: list[Record] = []
         for path in files:
-            epoch = int(path.name.split("-")[0])
-            limit = min((f for e, f in firsts.items() if e > epoch), default=None)
-            for record in _records(path):
-                if limit is None or record.number < limit:
-                    result.append(record)
-                    self.last[record.source] = max(
-                        record.key, self.last.get(record.source, record.key)
-                    )
+            if _epoch(path) == newest:
+                self.first = int(path.name.split("-")[1])
+                result += _records(path)
+        for record in result:
+            self.last[record.source] = max(record.key, self.last.get(record.source, record.key))
         return result
 
     def _files(self) -> Iterator[Path]:
         return (p for p in self.folder.iterdir() if p.name.replace("-", "").isdigit())
 
-    def begin(self, epoch: int, first: int) -> None:
-        """Write from here on as the leader of this epoch, from batch `first` on."""
+    def begin(self, epoch: int, first: int, records: Sequence[Record] = ()) -> None:
+        """Write from here on as the leader of this epoch.
+
+        Args:
+            epoch: of the leader.
+            first: the batch to come.
+            records: batches before it that are needed.
+        """
         self.epoch = epoch
         for path in [p for p in self.folder.iterdir() if p.name.endswith(BEGUN)]:
             path.unlink(missing_ok=True)
-        for path in self._files():
-            self._needed[path] = first - 1
-        self._open(first)
+        self._open(records[0].number if records else first, records)
+        for path in [p for p in self._files() if _epoch(p) < epoch]:
+            path.unlink(missing_ok=True)
 
-    def _open(self, first: int) -> None:
+    def _open(self, first: int, records: Sequence[Record] = ()) -> None:
         if self._file is not None:
             self._file.close()
         self._now = self.folder / f"{self.epoch:06d}-{first:012d}"
         begun = self.folder / f"{self._now.name}{BEGUN}"
         self._file = begun.open("wb")
         self._size = 0
-        for source, key in self.last.items():
-            self._write(Record(first - 1, source, key, None))
-        begun.replace(self._now)  # only now does it stand for what older files hold beyond `first`
+        taken = (Record(first - 1, source, key, None) for source, key in self.last.items())
+        for record in (*taken, *records):
+            self._put(record)
+        self._flush()
+        if records:
+            self._needed[self._now] = records[-1].number
+        begun.replace(self._now)  # only now does it stand in the place of older ones
         if self.fsync:
             sync_folder(self.folder)
 
@@ -121,10 +125,11 @@ class Journal:
         if self._size > FILE_FULL_BYTES:
             self._open(record.number)
         self.last[record.source] = record.key
-        self._write(record)
+        self._put(record)
+        self._flush()
         self._needed[self._now] = record.number
 
-    def _write(self, record: Record) -> None:
+    def _put(self, record: Record) -> None:
         assert self._file is not None
         payload = b""
         if record.rows is not None:
@@ -137,10 +142,13 @@ class Journal:
         size = len(head) + len(payload)
         check = zlib.crc32(payload, zlib.crc32(head))
         self._file.write(b"".join((HEAD.pack(size, check), head, payload)))
+        self._size += HEAD.size + size
+
+    def _flush(self) -> None:
+        assert self._file is not None
         self._file.flush()
         if self.fsync:
             os.fsync(self._file.fileno())
-        self._size += HEAD.size + size
 
     def trim(self, below: int) -> None:
         """Batches below this number are not needed any more."""
@@ -153,6 +161,10 @@ class Journal:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _epoch(path: Path) -> int:
+    return int(path.name.split("-")[0])
 
 
 def _records(path: Path) -> Iterator[Record]:

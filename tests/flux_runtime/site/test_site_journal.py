@@ -36,7 +36,7 @@ def test_a_new_leader_reads_what_is_needed_and_nothing_that_a_replaced_one_wrote
         old.append(record(n))
     new = Journal(tmp_path, fsync=fsync)
     assert [r.number for r in new.read()] == [0, 1, 2]
-    new.begin(2, 3)
+    new.begin(2, 3, new.read())
     old.append(record(3))  # it was only paused
     new.append(record(3)._replace(key=(30, 0)))
     last = Journal(tmp_path, fsync=fsync)
@@ -48,6 +48,31 @@ def test_a_new_leader_reads_what_is_needed_and_nothing_that_a_replaced_one_wrote
         (3, (30, 0)),
     ]
     assert all(r.rows.equals(BATCHES[r.number]) for r in found)
+    for journal in (old, new, last):
+        journal.close()
+
+
+def test_what_a_replaced_leader_wrote_is_not_read_when_its_successors_files_have_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FILE_FULL_BYTES", 1)
+    old, new = Journal(tmp_path), Journal(tmp_path)
+    old.begin(1, 0)
+    old.append(record(0))
+    new.begin(2, 1, [r for r in new.read() if r.rows is not None])
+    for n in range(1, 5):
+        new.append(record(n))
+    new.trim(4)
+    for n in range(1, 4):  # it was only paused
+        old.append(record(n)._replace(key=(30, n)))
+    last = Journal(tmp_path)
+    needed = [r for r in last.read() if r.rows is not None]
+    assert [(r.number, r.key) for r in needed] == [(4, (4, 0))]
+    last.begin(3, 5, needed)
+    old.append(record(4)._replace(key=(40, 0)))
+    again = Journal(tmp_path)
+    assert [(r.number, r.key) for r in again.read() if r.rows is not None] == [(4, (4, 0))]
+    assert again.last == {"events": (4, 0)}
     for journal in (old, new, last):
         journal.close()
 
