@@ -19,6 +19,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -48,6 +49,10 @@ class Record(NamedTuple):
     rows: Any
 
 
+class JournalDamaged(Exception):  # noqa: N818 - what happened
+    """Batches that are needed are not there."""
+
+
 class Journal:
     """The ingress's records.
 
@@ -73,7 +78,11 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
 
     def read(self) -> list[Record]:
-        """All records that count, in order of their numbers."""
+        """All records that count, in order of their numbers.
+
+        Raises:
+            JournalDamaged: some are missing.
+        """
         files = sorted(self._files())
         newest = max((_epoch(path) for path in files), default=0)
         result: list[Record] = []
@@ -81,9 +90,20 @@ class Journal:
             if _epoch(path) == newest:
                 self.first = int(path.name.split("-")[1])
                 result += _records(path)
+        self._check(result)
         for record in result:
             self.last[record.source] = max(record.key, self.last.get(record.source, record.key))
         return result
+
+    def _check(self, records: Sequence[Record]) -> None:
+        numbers = [record.number for record in records if record.rows is not None]
+        for number, after in pairwise(numbers):
+            if after != number + 1:
+                raise JournalDamaged(
+                    f"batches {number + 1} to {after - 1} are missing from {self.folder}: the "
+                    "machine has lost them, or somebody has changed the folder. Start the job anew "
+                    'from its source; durable="machine" writes every batch to the disk'
+                )
 
     def _files(self) -> Iterator[Path]:
         return (p for p in self.folder.iterdir() if p.name.replace("-", "").isdigit())

@@ -16,7 +16,7 @@ from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.site import journal as module
 from flux_runtime.site import stage_log
 from flux_runtime.site.copies import LEADER
-from flux_runtime.site.journal import END_KEY, Journal, Record
+from flux_runtime.site.journal import END_KEY, Journal, JournalDamaged, Record
 from flux_runtime.site.stage_log import RATE_S, StageLog
 
 BATCHES = [batch.drop_columns(list(SN)) for batch in events(6, 4, keys=5)]
@@ -75,6 +75,20 @@ def test_what_a_replaced_leader_wrote_is_not_read_when_its_successors_files_have
     assert again.last == {"events": (4, 0)}
     for journal in (old, new, last):
         journal.close()
+
+
+def test_batches_that_are_missing_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FILE_FULL_BYTES", 1)
+    journal = Journal(tmp_path)
+    journal.begin(1, 0)
+    for n in range(6):
+        journal.append(record(n))
+    journal.close()
+    (tmp_path / "000001-000000000003").unlink()
+    with pytest.raises(JournalDamaged, match=r"batches 3 to 3 are missing .* durable=\"machine\""):
+        Journal(tmp_path).read()
 
 
 def test_files_go_when_every_copy_has_their_batches(
