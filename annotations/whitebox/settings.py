@@ -11,6 +11,7 @@ READ_WITH: Final[Mapping[str, str]] = MappingProxyType(
         "spark.sql.analyzer.failAmbiguousSelfJoin": "true",
         "spark.sql.ansi.doubleQuotedIdentifiers": "false",
         "spark.sql.ansi.relationPrecedence": "false",
+        "spark.sql.caseSensitive": "false",
         "spark.sql.groupByOrdinal": "true",
         "spark.sql.legacy.ctePrecedencePolicy": "CORRECTED",
         "spark.sql.legacy.parser.havingWithoutGroupByAsWhere": "false",
