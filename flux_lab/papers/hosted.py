@@ -1,6 +1,6 @@
 """Entries of the controller's log and notices, in the one kind of message that sites have for them.
 
-The first value of a `Hosted` says what it is; the others are the fields behind the pair.
+The first value of a `Hosted` is its kind; the others are the fields behind the pair.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from flux_runtime.site.control_messages import Hosted
 from flux_runtime.site.wire import Malformed
 
 
-class What(IntEnum):
-    """What it is."""
+class Kind(IntEnum):
+    """The kinds of entries and notices."""
 
     FAIL = 0
     AVAIL = 1
@@ -37,12 +37,12 @@ def entry_hosted(entry: LogEntry, site: int | None = None) -> Hosted:
     """An entry; `site` is where the standby of an Avail stands."""
     match entry:
         case Fail(pair, copy, number):
-            return Hosted(*pair, (What.FAIL, copy, number))
+            return Hosted(*pair, (Kind.FAIL, copy, number))
         case Avail(pair, copy, attempt):
             assert site is not None
-            return Hosted(*pair, (What.AVAIL, copy, attempt, site))
+            return Hosted(*pair, (Kind.AVAIL, copy, attempt, site))
         case CatchUpStart(pair, attempt):
-            return Hosted(*pair, (What.START, attempt))
+            return Hosted(*pair, (Kind.START, attempt))
         case _:
             raise ValueError(f"{entry} is of cluster pairs, which sites do not host")
 
@@ -55,25 +55,25 @@ def entry_of(hosted: Hosted) -> tuple[LogEntry, int | None]:
     """
     pair = Pair(hosted.stage, hosted.part)
     match hosted.values:
-        case What.FAIL, copy, number if copy in LABELS:
+        case Kind.FAIL, copy, number if copy in LABELS:
             return Fail(pair, copy, number), None
-        case What.AVAIL, copy, attempt, site if copy in LABELS:
+        case Kind.AVAIL, copy, attempt, site if copy in LABELS:
             return Avail(pair, copy, attempt), site
-        case What.START, attempt:
+        case Kind.START, attempt:
             return CatchUpStart(pair, attempt), None
         case _:
             raise Malformed(f"no view change of this protocol: {hosted}")
 
 
 def notice_hosted(notice: Notice) -> Hosted:
-    """What a node reports."""
+    """A report of a node."""
     match notice:
         case CatchUpReady(pair, failures):
-            return Hosted(*pair, (What.READY, failures))
+            return Hosted(*pair, (Kind.READY, failures))
         case CatchUpDone(pair, attempt):
-            return Hosted(*pair, (What.DONE, attempt))
+            return Hosted(*pair, (Kind.DONE, attempt))
         case FoldInDone(pair, attempt, at):
-            return Hosted(*pair, (What.FOLDED, attempt, *at))
+            return Hosted(*pair, (Kind.FOLDED, attempt, *at))
 
 
 def notice_of(hosted: Hosted) -> Notice:
@@ -84,11 +84,11 @@ def notice_of(hosted: Hosted) -> Notice:
     """
     pair = Pair(hosted.stage, hosted.part)
     match hosted.values:
-        case What.READY, failures:
+        case Kind.READY, failures:
             return CatchUpReady(pair, failures)
-        case What.DONE, attempt:
+        case Kind.DONE, attempt:
             return CatchUpDone(pair, attempt)
-        case What.FOLDED, attempt, stage, part, copy, life:
+        case Kind.FOLDED, attempt, stage, part, copy, life:
             return FoldInDone(pair, attempt, Node(stage, part, copy, life))
         case _:
             raise Malformed(f"no notice of this protocol: {hosted}")
