@@ -118,6 +118,12 @@ class Reader:
         self.max_bytes = max_bytes
 
 
+def _forget(dialing: asyncio.Task[Connection]) -> None:
+    """Nobody waits for this attempt any more; it may have come to its end all the same."""
+    if not dialing.cancelled() and dialing.exception() is None:
+        dialing.result().close("another leader has been elected")
+
+
 class Worker(Shell):
     """One incarnation of a site."""
 
@@ -246,7 +252,9 @@ class Worker(Shell):
                     return None
             return dialing.result()
         finally:
-            dialing.cancel()
+            if not dialing.done():
+                dialing.cancel()
+                dialing.add_done_callback(_forget)
 
     async def _until_replaced(self, connection: Connection, address: tuple[str, int]) -> None:
         """Until the connection is closed, or another leader has been elected."""
