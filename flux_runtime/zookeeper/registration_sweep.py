@@ -1,7 +1,8 @@
 """Registrations of partitions that were released long ago leave ZooKeeper.
 
 **The rule.** A partition's znode is deleted once every gate that seals the stream has released the
-partition, and `after_s` seconds have passed since (an hour). A registration that is made after that
+partition, and `after_s` seconds have passed since (an hour), or `KEPT_MAX` others were released
+since: the memory of a ZooKeeper server holds all znodes. A registration that is made after that
 makes a new znode, which the next complete sweep deletes again; the records it was made for are late
 (SE-5), as they would have been without it. Nothing is asked of the znode of a released partition.
 
@@ -33,6 +34,10 @@ PERIOD_S: Final = 1.0
 """How long the thread rests between two pieces."""
 PIECE: Final = 500
 """Registrations that are looked at, or deleted, in one piece."""
+PIECE_MAX: Final = 5_000
+"""The same where more are kept than `KEPT_MAX`."""
+KEPT_MAX: Final = 100_000
+"""Released partitions whose registrations stay."""
 REMEMBERED_MAX: Final = 500_000
 """Released partitions that are remembered; the rest is left to the complete sweep."""
 
@@ -118,11 +123,15 @@ class RegistrationSweep:
         """Stream -> partitions that were released long enough ago."""
         by_stream: dict[str, list[PartitionKey]] = {}
         with self._lock:
-            now, count = self._clock(), 0
-            while self._due and self._due[0][0] <= now and count < PIECE:
+            now, before = self._clock(), len(self._due)
+            most = max(PIECE, min(before - KEPT_MAX, PIECE_MAX))
+            while (
+                self._due
+                and before - len(self._due) < most
+                and (self._due[0][0] <= now or len(self._due) > KEPT_MAX)
+            ):
                 _, stream, key = self._due.popleft()
                 by_stream.setdefault(stream, []).append(key)
-                count += 1
         return by_stream
 
     def _sweep(self, stream: str) -> int:

@@ -69,6 +69,20 @@ def test_a_registration_goes_an_hour_after_the_release(registry: ProducerRegistr
     assert sweep.deleted == 10
 
 
+def test_the_oldest_go_before_the_hour_where_there_are_many(
+    registry: ProducerRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration_sweep, "KEPT_MAX", 4)
+    monkeypatch.setattr(registration_sweep, "PIECE", 2)
+    clock, gate = Clock(), Gate(*KEYS[:10])
+    sweep = RegistrationSweep(registry, {"clicks": ["Count"]}, clock=clock)
+    sweep.serve("clicks", "Count", gate)
+    sweep.released("clicks", KEYS[:10])
+    assert sweep.piece() == 6
+    whole(sweep)
+    assert left(registry) == set(KEYS[6:])
+
+
 def test_what_earlier_processes_released_and_what_came_too_late_is_swept(
     registry: ProducerRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
