@@ -174,7 +174,7 @@ class Host:
 
     def extend(self, hosted: Hosted) -> None:
         """Take the next entry of the controller's log."""
-        entry, site = entry_of(hosted)
+        entry, site = entry_of(hosted, self.dataflow.shape.copies)
         self.log.append(entry)
         self._follow(entry, site)
 

@@ -17,7 +17,7 @@ from flux_lab.papers.protocol.messages import (
     LogEntry,
     Notice,
 )
-from flux_runtime.protocol.vocabulary import LABELS, Node, Pair
+from flux_runtime.protocol.vocabulary import Node, Pair
 from flux_runtime.site.control_messages import Hosted
 from flux_runtime.site.wire import Malformed
 
@@ -47,17 +47,17 @@ def entry_hosted(entry: LogEntry, site: int | None = None) -> Hosted:
             raise ValueError(f"{entry} is of cluster pairs, which sites do not host")
 
 
-def entry_of(hosted: Hosted) -> tuple[LogEntry, int | None]:
+def entry_of(hosted: Hosted, copies: int) -> tuple[LogEntry, int | None]:
     """The arguments of `entry_hosted`.
 
     Raises:
-        Malformed: it is no entry.
+        Malformed: it is no entry, or names a copy beyond so many of a pair.
     """
     pair = Pair(hosted.stage, hosted.part)
     match hosted.values:
-        case Kind.FAIL, copy, number if copy in LABELS:
+        case Kind.FAIL, copy, number if 0 <= copy < copies:
             return Fail(pair, copy, number), None
-        case Kind.AVAIL, copy, attempt, site if copy in LABELS:
+        case Kind.AVAIL, copy, attempt, site if 0 <= copy < copies:
             return Avail(pair, copy, attempt), site
         case Kind.START, attempt:
             return CatchUpStart(pair, attempt), None

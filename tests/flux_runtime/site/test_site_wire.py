@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flux_lab.papers.frames import put_frame, take_acks, take_credits, take_message
-from flux_lab.papers.hosted import entry_hosted, notice_hosted, notice_of
+from flux_lab.papers.hosted import entry_hosted, entry_of, notice_hosted, notice_of
 from flux_lab.papers.protocol.channels import Channel, Envelope, Frame
 from flux_lab.papers.protocol.messages import (
     Ack,
@@ -241,6 +241,9 @@ def test_view_changes_and_notices_come_back() -> None:
         hosted = notice_from_json(notice_to_json(notice_hosted(told)))
         assert isinstance(hosted, Hosted)
         assert notice_of(hosted) == told
+    for values in ((), (0, 2, 9), (1, 2, 3, 7), (2,), (3, 4)):
+        with pytest.raises(Malformed, match="no view change"):
+            entry_of(Hosted(1, 2, values), copies=2)
     for notice in (Installed(copy), Void(copy)):
         assert notice_from_json(notice_to_json(notice)) == notice
 
