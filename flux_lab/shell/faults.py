@@ -20,7 +20,7 @@ from flux_lab.shell.zookeeper import MACHINE, SERVERS
 from flux_runtime.protocol.vocabulary import LABELS, Status, other
 from flux_runtime.site.client import Client
 from flux_runtime.site.leader import Leader
-from flux_runtime.site.ledger import Placing, apart
+from flux_runtime.site.ledger import apart, crowded
 
 LOOK_S: Final = 0.03
 AT_ONCE_S: Final = 0.1
@@ -60,16 +60,6 @@ def fault_plan_of(rng: random.Random) -> FaultPlan:
         reckless=rng.random() < 0.15,
         kinds=drawn,
     )
-
-
-def _to_be_taken_apart(controller: Placing) -> bool:
-    """Whether copies of a pair share an executor, and another one has a site."""
-    for pair, view in controller.pairs.items():
-        sites = [copy.site for copy in view.copies if copy is not None]
-        executors = {controller.executor_of.get(site) for site in sites}
-        if len(executors) < len(sites) and any(apart(controller, pair, c) for c in LABELS):
-            return True
-    return False
 
 
 class Faults:
@@ -175,11 +165,12 @@ class Faults:
         me = None if worker is None else ledger.numbers.get(worker.id)  # it may not know it yet
         if me is None:
             return True
-        if _to_be_taken_apart(ledger.controller):
+        controller = ledger.controller
+        if any(apart(controller, pair, c) for pair, _ in crowded(controller) for c in LABELS):
             return False  # the one that stays may move to a site that is about to go
-        for node, copy in ledger.controller.nodes():
+        for node, copy in controller.nodes():
             if copy.site == me:
-                mate = ledger.controller.pairs[node.pair].copies[other(node.copy)]
+                mate = controller.pairs[node.pair].copies[other(node.copy)]
                 if mate is None or mate.status is not Status.ACTIVE or mate.site not in well - {me}:
                     return False
         return True

@@ -68,8 +68,8 @@ class Intake:
         self.ended = any(record.key == END_KEY for record in records)
         self.fed = self.again[0].number if self.again else max(self.first, self.journal.first)
         self.under_way.extend((r.number, r.source, r.key) for r in self.again)
-        self._take_journal(epoch, self.fed + len(self.again), list(self.again))
         self.batches = self.fed + len(self.again)
+        self._take_journal(epoch, self.batches, list(self.again))
         self.host.begin(self.fed)
 
     def _take_journal(self, epoch: int, first: int, records: Sequence[Record]) -> None:

@@ -142,6 +142,14 @@ def apart(controller: Placing, pair: Pair, c: int) -> frozenset[int]:
     return frozenset(s for s in controller.sites if controller.executor_of.get(s) != near)
 
 
+def crowded(controller: Placing) -> Iterator[tuple[Pair, list[int]]]:
+    """Pairs with copies in one executor, and their sites."""
+    for pair, view in controller.pairs.items():
+        sites = [copy.site for copy in view.copies if copy is not None]
+        if len({controller.executor_of.get(site) for site in sites}) < len(sites):
+            yield pair, sites
+
+
 def separation(controller: Placing, heard: Collection[int]) -> tuple[Pair, int, int] | None:
     """The move (pair, copy, site) that takes the copies of a pair into different executors (CT-4).
 
@@ -156,10 +164,7 @@ def separation(controller: Placing, heard: Collection[int]) -> tuple[Pair, int, 
     if not controller.whole:
         return None
     load = Counter(copy.site for _, copy in controller.nodes())
-    for pair, view in controller.pairs.items():
-        sites = [copy.site for copy in view.copies if copy is not None]
-        if len({controller.executor_of[site] for site in sites}) == len(sites):
-            continue
+    for pair, sites in crowded(controller):
         for c in sorted(LABELS, key=lambda c: -load[sites[c]]):
             to = min(apart(controller, pair, c), key=lambda s: (load[s], s), default=None)
             if to is not None and sites[other(c)] in heard and controller.may_move(pair, c, to):

@@ -8,10 +8,35 @@ from flux_runtime.protocol.dataflow import Dataflow, Rows
 from flux_runtime.protocol.vocabulary import END, NOTHING, THE_INGRESS, Node, ProtocolError
 
 
-class Ingress:
+class End:
+    """A node at which the controller's log and the links are the boundary's business alone."""
+
+    __slots__ = ("boundary",)
+
+    boundary: Boundary
+
+    def accepts(self, peer: Node, message: Message) -> bool:
+        """Whether the head of the link from this node can be handled now."""
+        return self.boundary.accepts(peer, message)
+
+    def receive(self, peer: Node, message: Message) -> list[Instruction]:
+        """Handle the head of a link."""
+        return self.boundary.receive(peer, message)
+
+    @property
+    def reads_log(self) -> bool:
+        """Whether the node reads the controller's log."""
+        return True
+
+    def log(self, entry: LogEntry) -> list[Instruction]:
+        """Handle the next entry of the controller's log."""
+        return self.boundary.log(entry)
+
+
+class Ingress(End):
     """Numbers batches, keeps them until every live copy has acknowledged, serves a standby."""
 
-    __slots__ = ("boundary", "dataflow", "last", "unacked")
+    __slots__ = ("dataflow", "last", "unacked")
 
     def __init__(self, dataflow: Dataflow, *, story: list[str] | None = None) -> None:
         self.dataflow = dataflow
@@ -83,25 +108,8 @@ class Ingress:
         """Whether `next_message` would give one."""
         return self.boundary.has_message(to)
 
-    def accepts(self, peer: Node, message: Message) -> bool:
-        """Whether the head of the link from this node can be handled now."""
-        return self.boundary.accepts(peer, message)
 
-    def receive(self, peer: Node, message: Message) -> list[Instruction]:
-        """Handle the head of a link."""
-        return self.boundary.receive(peer, message)
-
-    @property
-    def reads_log(self) -> bool:
-        """Whether the node reads the controller's log."""
-        return True
-
-    def log(self, entry: LogEntry) -> list[Instruction]:
-        """Handle the next entry of the controller's log."""
-        return self.boundary.log(entry)
-
-
-class Egress:
+class Egress(End):
     """Merges the results; keeps each until the destination has acknowledged it (NC-7).
 
     Attributes:
@@ -109,7 +117,7 @@ class Egress:
             `Shape.results_max`, and none if the destination acknowledges nothing.
     """
 
-    __slots__ = ("boundary", "dataflow", "unacked")
+    __slots__ = ("dataflow", "unacked")
 
     def __init__(self, dataflow: Dataflow, *, story: list[str] | None = None) -> None:
         self.dataflow = dataflow
@@ -160,20 +168,3 @@ class Egress:
         consumer = self.boundary.consumer
         assert consumer is not None
         return self._room() and consumer.ready()
-
-    def accepts(self, peer: Node, message: Message) -> bool:
-        """Whether the head of the link from this node can be handled now."""
-        return self.boundary.accepts(peer, message)
-
-    def receive(self, peer: Node, message: Message) -> list[Instruction]:
-        """Handle the head of a link."""
-        return self.boundary.receive(peer, message)
-
-    @property
-    def reads_log(self) -> bool:
-        """Whether the node reads the controller's log."""
-        return True
-
-    def log(self, entry: LogEntry) -> list[Instruction]:
-        """Handle the next entry of the controller's log."""
-        return self.boundary.log(entry)

@@ -31,7 +31,6 @@ from flux_runtime.protocol.vocabulary import (
     ProtocolError,
     Status,
     other,
-    use_text,
 )
 
 
@@ -140,12 +139,7 @@ class Inlet(Neighbour):
         )
 
     def __str__(self) -> str:
-        links = " ".join(
-            f"{'PRIM' if d == PRIM else 'SEC'}={peer}:{self.status[d].name}{use_text(self.conn[d])}"
-            f"v{self.ver[d]}"
-            for d, peer in enumerate(self.peers)
-            if peer
-        )
+        links = self._links()
         return f"{links} hi={self.hi} mark={self.mark} at hand {[u.batch for u in self.queue]}"
 
     # ---- normal case

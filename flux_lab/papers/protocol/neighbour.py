@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flux_runtime.protocol.vocabulary import Node, Status, other
+from flux_runtime.protocol.vocabulary import PRIM, Node, Status, other, use_text
 
 
 class Neighbour:
@@ -31,4 +31,13 @@ class Neighbour:
             peer is not None
             and self.status[new] is Status.ACTIVE
             and peer.life == self.ver[new] == self.exp != self.ver[other(new)]
+        )
+
+    def _links(self) -> str:
+        """The links to the pair, for people."""
+        return " ".join(
+            f"{'PRIM' if d == PRIM else 'SEC'}={peer}:{self.status[d].name}{use_text(self.conn[d])}"
+            f"v{self.ver[d]}"
+            for d, peer in enumerate(self.peers)
+            if peer
         )

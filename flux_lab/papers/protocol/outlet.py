@@ -37,7 +37,6 @@ from flux_runtime.protocol.vocabulary import (
     ProtocolError,
     Status,
     other,
-    use_text,
 )
 
 
@@ -139,12 +138,7 @@ class Outlet(Neighbour):
         )
 
     def __str__(self) -> str:
-        links = " ".join(
-            f"{'PRIM' if d == PRIM else 'SEC'}={peer}:{self.status[d].name}{use_text(self.conn[d])}"
-            f"v{self.ver[d]}"
-            for d, peer in enumerate(self.peers)
-            if peer
-        )
+        links = self._links()
         return f"{links} holds {list(self.buffer.entries)} dangling {list(self.buffer.dangling)}"
 
     # ---- normal case

@@ -26,6 +26,16 @@ def record(n: int) -> Record:
     return Record(n, "events", (n, 0), BATCHES[n])
 
 
+def six_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Journal:
+    """A journal of six batches, each in a file of its own."""
+    monkeypatch.setattr(module, "FILE_FULL_BYTES", 1)
+    journal = Journal(folder)
+    journal.begin(1, 0)
+    for n in range(6):
+        journal.append(record(n))
+    return journal
+
+
 @pytest.mark.parametrize("fsync", [False, True])
 def test_a_new_leader_reads_what_is_needed_and_nothing_that_a_replaced_one_wrote(
     tmp_path: Path, fsync: bool
@@ -80,11 +90,7 @@ def test_what_a_replaced_leader_wrote_is_not_read_when_its_successors_files_have
 def test_batches_that_are_missing_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FILE_FULL_BYTES", 1)
-    journal = Journal(tmp_path)
-    journal.begin(1, 0)
-    for n in range(6):
-        journal.append(record(n))
+    journal = six_files(tmp_path, monkeypatch)
     journal.close()
     (tmp_path / "000001-000000000003").unlink()
     with pytest.raises(JournalDamaged, match=r"batches 3 to 3 are missing .* durable=\"machine\""):
@@ -94,11 +100,7 @@ def test_batches_that_are_missing_are_named(
 def test_files_go_when_every_copy_has_their_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FILE_FULL_BYTES", 1)
-    journal = Journal(tmp_path)
-    journal.begin(1, 0)
-    for n in range(6):
-        journal.append(record(n))
+    journal = six_files(tmp_path, monkeypatch)
     before = len(list(tmp_path.iterdir()))
     journal.trim(5)
     assert before >= 6
