@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -45,3 +46,23 @@ def unread(conf: Mapping[str, object]) -> str | None:
         if value != read_with.lower():
             return f"`{name}` is `{value}`, and queries are read with `{read_with}`"
     return None
+
+
+class Settings(UserDict[str, str]):
+    """The settings of a session.
+
+    A query may run under any value that a setting has had by then or gets before the query starts,
+    so one value under which queries are not read counts from then on.
+
+    >>> settings = Settings({"spark.sql.caseSensitive": "true"})
+    >>> settings["spark.sql.caseSensitive"] = "false"
+    >>> settings.unread
+    '`spark.sql.caseSensitive` is `true`, and queries are read with `false`'
+    """
+
+    unread: str | None = None
+    """The reason why the session's queries are not read; None where they are."""
+
+    def __setitem__(self, name: str, value: str) -> None:
+        super().__setitem__(name, value)
+        self.unread = self.unread or unread({name: value})

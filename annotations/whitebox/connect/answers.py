@@ -22,6 +22,7 @@ from annotations.whitebox.connect.datatypes import ddl_type, struct_to_proto, to
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.texts import inside, named, with_arguments
 from annotations.whitebox.datatypes import DataType, Family
+from annotations.whitebox.settings import Settings
 
 _CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -120,7 +121,7 @@ class Answers:
     """Relation, views -> its columns: name, type, nullable."""
     streaming: Callable[[Any, dict[str, Any]], bool]
     """Relation, views -> whether it reads a stream."""
-    conf: dict[str, str] = field(default_factory=dict)
+    conf: Settings = field(default_factory=Settings)
     variables: dict[str, str] = field(default_factory=dict)
     """Of the session, in SQL: name -> the text that gives its value."""
     views: dict[str, Any] = field(default_factory=dict)

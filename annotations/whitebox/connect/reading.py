@@ -16,7 +16,6 @@ from typing import Any
 from annotations.dataflow import Position
 from annotations.whitebox import ir
 from annotations.whitebox.connect import channel
-from annotations.whitebox.settings import unread
 
 channel.prepare()
 
@@ -62,7 +61,7 @@ class Reading:
         self.sources.look_at(relation)
         made = self.relations(self.answers.views if views is None else views).plan(relation)
         made = left_to_chance(made, in_batch=in_batch)
-        setting = unread(self.answers.conf)
+        setting = self.answers.conf.unread
         return made if setting is None else ir.Opaque((made,), made.columns, setting)
 
     def external(self) -> dict[str, dict[str, Any]]:

@@ -71,7 +71,15 @@ def test_an_unmodified_script_is_read_without_spark(tmp_path: Path) -> None:
     assert labels == {"busy": "CW", "counts": "OW[*]"}
 
 
-@pytest.mark.parametrize("setting", ["conf.set('{}', 'false')", "sql('SET {} = false')"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "conf.set('{0}', 'false')",
+        "sql('SET {0} = false')",
+        "conf.set('{0}', 'false')\nspark.conf.set('{0}', 'true')",
+        "sql('SET {0} = false')\nspark.conf.unset('{0}')",
+    ],
+)
 def test_queries_are_not_read_under_settings_that_change_what_they_mean(
     setting: str, tmp_path: Path
 ) -> None:
