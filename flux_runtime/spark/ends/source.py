@@ -240,7 +240,10 @@ def _unreadable_json() -> Column:
     plain = sf.regexp_replace(text, "[-+]?(NaN|INF|Infinity)", "0")  # which only Spark takes
     ends = ((sf.lit("]"), 1), (sf.lit(",0]"), 2))  # the two agree on no text that has a `]` itself
     one, two = (sf.json_array_length(sf.concat(sf.lit("["), plain, end)) == n for end, n in ends)
-    readable = _in_value(UNREADABLE_TEXT).isNull() & sf.coalesce(one & two, sf.lit(False))
+    # An object that was read ends with its last brace: parsed again is only what has several.
+    flat = sf.startswith(text, sf.lit("{")) & (sf.locate("}", text) == sf.length(text))
+    single = sf.when(flat, sf.lit(True)).otherwise(sf.coalesce(one & two, sf.lit(False)))
+    readable = _in_value(UNREADABLE_TEXT).isNull() & single
     encoded = sf.concat(sf.lit("not UTF-8, base64 "), sf.base64("value"))
     return sf.when(~sf.is_valid_utf8(text), encoded).when(~readable, text)
 
