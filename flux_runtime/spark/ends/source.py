@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -237,13 +238,17 @@ def _unreadable_json() -> Column:
     and what is not UTF-8 for U+FFFD.
     """
     text = sf.col("value").cast("string")
-    plain = sf.regexp_replace(text, "[-+]?(NaN|INF|Infinity)", "0")  # which only Spark takes
+    numbers = ("NaN", "INF", "Infinity")  # which only Spark takes
+    has_one = reduce(lambda a, b: a | b, (sf.contains(text, sf.lit(name)) for name in numbers))
+    finite = sf.regexp_replace(text, f"[-+]?({'|'.join(numbers)})", "0")
+    plain = sf.when(has_one, finite).otherwise(text)
     ends = ((sf.lit("]"), 1), (sf.lit(",0]"), 2))  # the two agree on no text that has a `]` itself
     one, two = (sf.json_array_length(sf.concat(sf.lit("["), plain, end)) == n for end, n in ends)
-    # An object that was read ends with its last brace: parsed again is only what has several.
+    # What was read ends with its last brace: with one brace alone nothing can come after it.
     flat = sf.startswith(text, sf.lit("{")) & (sf.locate("}", text) == sf.length(text))
-    single = sf.when(flat, sf.lit(True)).otherwise(sf.coalesce(one & two, sf.lit(False)))
-    readable = _in_value(UNREADABLE_TEXT).isNull() & single
+    listed = sf.contains(text, sf.lit("]"))
+    single = sf.when(flat, sf.lit(True)).when(listed, one & two).otherwise(one)
+    readable = _in_value(UNREADABLE_TEXT).isNull() & sf.coalesce(single, sf.lit(False))
     encoded = sf.concat(sf.lit("not UTF-8, base64 "), sf.base64("value"))
     return sf.when(~sf.is_valid_utf8(text), encoded).when(~readable, text)
 

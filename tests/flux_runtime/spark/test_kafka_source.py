@@ -41,6 +41,8 @@ from flux_runtime.spark.ends.kafka_source import (
     begin,
     format_of,
 )
+from flux_runtime.spark.ends.source import Source
+from flux_runtime.spark.feed import UNREADABLE_TEXT
 from flux_runtime.spark.query import Query
 
 
@@ -491,6 +493,63 @@ def test_values_in_avro_go_in_and_out_by_the_schemas_of_a_registry(
 
 def total(item: DataFrame) -> DataFrame:
     return sql("SELECT k, sum(v) AS s, count(*) AS n FROM item GROUP BY k", item=item)
+
+
+def _json_object(rng: random.Random, depth: int = 0) -> str:
+    """An object with keys and values of every kind that JSON has."""
+    plain = ["1", "-2.5e3", '"x"', '"}"', '"{"', '"\\\\""', '"]"', "null", "true", '"\u20ac"']
+    values = [rng.choice(plain) for _ in range(rng.randrange(4))]
+    if depth < 2 and rng.random() < 0.4:
+        values.append(_json_object(rng, depth + 1))
+    if rng.random() < 0.2:
+        values.append(f"[{', '.join(rng.sample(plain, 2))}]")
+    fields = [f'"{rng.choice("kvxy")}": {value}' for value in values]
+    return "{" + ", ".join(fields) + "}"
+
+
+def _damaged(rng: random.Random) -> bytes:
+    """A value that may be one JSON object, several, none, or a part of one."""
+    text = _json_object(rng)
+    parts = ["{", "}", "[", "]", '"', ",", ":", " ", "\n", "1", "null", "x", "\ufeff", ",0]", "//"]
+    for _ in range(rng.choice([0, 1, 1, 2, 3])):
+        at = rng.randrange(len(text) + 1)
+        match rng.randrange(4):
+            case 0:
+                text = text[:at] + rng.choice(parts) + text[at:]
+            case 1:
+                text = text[:at] + text[at + 1 :]
+            case 2:
+                text += rng.choice(["", ",", " ", "\n", "]"]) + _json_object(rng)
+            case 3:
+                text += rng.choice(parts)
+    return text.encode() + (b"\xff" if rng.random() < 0.02 else b"")
+
+
+def _is_one_object(value: bytes) -> bool:
+    try:
+        return isinstance(json.loads(value.decode()), dict)
+    except ValueError:
+        return False
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_value_is_readable_that_is_one_json_object(spark: SparkSession) -> None:
+    rng = random.Random(1)
+    values = [_damaged(rng) for _ in range(20_000)]
+    source = Source(name="s", format="kafka", value="json", ddl="k STRING, v STRING")
+    rows = spark.createDataFrame(
+        [(n, value) for n, value in enumerate(values)], "key INT, value BINARY"
+    )
+    read = source._decoded(rows.withColumn("offset", rows.key), source.schema(spark)).collect()
+    assert len(read) == len(values)
+    wrong = [
+        value
+        for value, row in zip(values, read, strict=True)
+        if (row[UNREADABLE_TEXT] is None) != _is_one_object(value)
+    ]
+    assert not wrong
+    assert 0.2 < sum(map(_is_one_object, values)) / len(values) < 0.8
 
 
 @pytest.mark.spark
