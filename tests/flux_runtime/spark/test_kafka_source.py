@@ -319,7 +319,8 @@ class Topic:
         self.__post_init__()
 
 
-@pytest.mark.parametrize("seed", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 4])
 def test_what_goes_while_a_topic_is_read_is_told_and_nothing_else(
     broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
