@@ -316,8 +316,7 @@ class _Reading:
     """A state that is read in parts while it changes.
 
     Attributes:
-        changed: keys that have changed since their part was read, and those that are new, in the
-            order in which they became it, which is that of `KeyedState.keys`.
+        changed: keys that have changed since their part was read, and those that are new.
         gone: keys that were deleted, perhaps to become new again.
         parts: how many have been read.
         iterator: gives them.

@@ -6,6 +6,7 @@ The last three columns are the row's sequence number: `sn_batch`, `sn_offset` an
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
 from collections.abc import Mapping, Sequence
@@ -147,11 +148,12 @@ class KeySplit:
             return {0: rows}
         part = (stable_hash(rows, self.keys[stage]) % np.uint64(width)).astype(np.int64)
         order = np.argsort(part, kind="stable")
-        bounds = np.searchsorted(part[order], np.arange(width + 1))
+        bounds = np.searchsorted(part[order], np.arange(width + 1)).tolist()
+        together = rows.take(pa.array(order))
         return {
-            i: rows.take(pa.array(order[bounds[i] : bounds[i + 1]]))
-            for i in range(width)
-            if bounds[i] < bounds[i + 1]
+            i: together.slice(begin, end - begin)
+            for i, (begin, end) in enumerate(itertools.pairwise(bounds))
+            if begin < end
         }
 
 

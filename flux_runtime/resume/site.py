@@ -372,15 +372,27 @@ class Site:
     # ---- sources
 
     def _choose(self, replica: Replica, slot: int) -> None:
-        """RS-6: a source: the one on this site, or else the copies of a pair take turns."""
+        """RS-6: a source, another one for every copy of a pair where that can be.
+
+        It is the one on this site, or else one on a site whose number leaves the same remainder as
+        this one's: so all that work here receive from few sites, and each frame carries much. Where
+        remainders do not tell the copies apart, they take turns.
+        """
         pair = self.flow.upstream[replica.copy.stage][slot]
-        members = list(self.members[pair])
+        members, mine = self.members[pair], self.members[replica.copy.pair]
         if not members:
             replica.sources[slot] = None
             return
-        local = [copy for copy in members if self.members[pair][copy] == self.number]
-        turn = list(self.members[replica.copy.pair]).index(replica.copy)
-        self.subscribe(replica.copy, local[0] if local else members[turn % len(members)])
+        here = {site: copy for copy, site in members.items()}
+        count = len(members)
+        alike = {site % count: copy for copy, site in members.items()}
+        if self.number in here:
+            source = here[self.number]
+        elif len(alike) == count == len({site % count for site in mine.values()}):
+            source = alike[self.number % count]
+        else:
+            source = [*members][[*mine].index(replica.copy) % count]
+        self.subscribe(replica.copy, source)
 
     def subscribe(self, consumer: Copy, producer: Copy) -> None:
         """RS-6: receive from this copy from now on, and from the one before no longer.

@@ -381,7 +381,7 @@ def told_once(self: Site) -> list[Notice]:
         (ResumeHost, "reconnect", silent, Cluster, 6),
         (ResumeHost, "begin", too_late, Cluster, 0),
         (Partitioned, "process_parts", swapped, Cluster, 11),
-        (Part, "leave", lambda _: None, Cluster, 17),
+        (Part, "leave", lambda _: None, Cluster, 5),
         (Site, "standing", told_once, Cluster, 7),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
