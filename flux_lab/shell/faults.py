@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from flux_lab.shell import checks
-from flux_lab.shell.cluster import SESSION_S, Cluster
+from flux_lab.shell.cluster import PATIENCE_S, SESSION_S, Cluster
 from flux_lab.shell.kernel import Process
 from flux_lab.shell.zookeeper import MACHINE, SERVERS
 from flux_runtime.protocol.vocabulary import LABELS, Status, other
@@ -27,6 +27,8 @@ AT_ONCE_S: Final = 0.1
 """Two faults that are no further apart than this meet the same recovery."""
 LONG_S: Final = 2.0 * SESSION_S
 """So long a process is stopped, or cut off, that its session ends."""
+STAYS_S: Final = 1.0
+"""A leader that has led for so long has been heard by all who can."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,8 @@ class Faults:
         self.cluster.struck = 0.2 if plan.among_input and self.left else 1.0
         self._next = self.kernel.now + self.rng.random() * 2
         self._last_effect = self.kernel.now
+        self._leads: Leader | None = None
+        self._leads_since = self._last_led = self.kernel.now
         self.kernel.after(LOOK_S, self._look)
 
     def _look(self) -> None:
@@ -95,6 +99,7 @@ class Faults:
             self.kernel.at(max(self.kernel.now, self._last_effect), self._calm)
             return
         self.kernel.after(LOOK_S, self._look)
+        self._follow_leader()
         ledger = self.cluster.ledger
         early = ledger is None or ledger.controller is None
         if self.kernel.now < self._next or (early and self.rng.random() < 0.98):
@@ -108,7 +113,18 @@ class Faults:
         else:
             self._strike(kind)
 
+    def _follow_leader(self) -> None:
+        """When somebody led last who stayed: sites give up where nobody does for long."""
+        of, now = self.leader(), self.kernel.now
+        leader = None if of is None else of[0]
+        if leader is not self._leads:
+            self._leads, self._leads_since = leader, now
+        elif leader is not None and now - self._leads_since >= STAYS_S:
+            self._last_led = now
+
     def _strike(self, kind: str) -> bool:
+        if kind.startswith("leader") and self.kernel.now - self._last_led > PATIENCE_S / 2:
+            return False
         ledger = self.cluster.ledger
         recovering = ledger is not None and ledger.controller is not None and not ledger.whole
         if not self.left or not KINDS[kind](self):
