@@ -11,7 +11,7 @@ more).
 from __future__ import annotations
 
 import enum
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -36,7 +36,7 @@ from blazes.core.propagation import NO_KEY, Propagation
 from blazes.core.rule_kinds import Conclusion, Condition
 from blazes.core.rules import BLAZES
 from blazes.repairs import NO_REPAIRS, RepairPlan, repaired
-from blazes.seals import identified, meets, origins, sealed_inputs, settled, single_producers, waits
+from blazes.seals import identified, meets, origins, settled, single_producers, waits
 
 
 class Strategy(enum.Enum):
@@ -373,24 +373,35 @@ class _Entries:
         return tuple(sorted(source.name for source in sources))
 
     def _goes_with(self, path: PathEdge, key: Key, sealed: Container[Input]) -> bool:
-        """Whether the output waits for nothing on other keys alone, once these are sealed on it."""
-        propagation = self._propagation
-        takes, labels = propagation.interpreter.takes, propagation.input_labels
-        apart = propagation.handed_on.get(path.output) == NO_KEY
-        if not propagation.interpreter.rules.splitting:
+        """Whether the output waits for one key alone, once these inputs are sealed on it."""
+        if not self._propagation.interpreter.rules.splitting:
             return True
-        for other in path.output.paths:
-            if other is path or not other.shape.ordered:
-                continue
-            inputs = sealed_inputs(propagation, other)
-            if apart:
-                inputs = [other.input, *(writer.input for writer in meets(propagation, other))]
-            for source in inputs:
-                keys = labels[source].keys | ({key} if source in sealed else set())
-                fitting = {k for k in keys if takes(other.shape, k)}
-                if fitting and key not in fitting:
-                    return False
-        return True
+        offers = (
+            keys
+            for other in path.output.paths
+            if other.shape.ordered
+            for keys in self._fitting(other, key, sealed)
+        )
+        common = next(offers, frozenset[Key]())
+        return bool(common.intersection(*offers))
+
+    def _fitting(
+        self, path: PathEdge, key: Key, sealed: Container[Input]
+    ) -> Sequence[frozenset[Key]]:
+        """For each input that a path would wait for, the keys that fit; nothing if it cannot."""
+        propagation = self._propagation
+        if path in propagation.unprotected:
+            return []
+        takes, labels = propagation.interpreter.takes, propagation.input_labels
+
+        def fitting(source: Input) -> frozenset[Key]:
+            keys = labels[source].keys | ({key} if source in sealed else set())
+            return frozenset(fit for fit in keys if takes(path.shape, fit))
+
+        own, met = fitting(path.input), [fitting(other.input) for other in meets(propagation, path)]
+        if not all(met) or (path.kind is AnnotationKind.OW and not own):
+            return []
+        return [keys for keys in (own, *met) if keys]
 
 
 def _from_repeats(repairs: RepairPlan) -> Iterator[Inherited]:

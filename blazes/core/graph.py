@@ -75,8 +75,7 @@ class Output:
 
     def waits_for(self) -> Iterable[Node]:
         """The nodes that must have their labels before this one."""
-        inputs = [path.input for path in self.paths]
-        return [*inputs, *self.states] if self.states else inputs
+        return [*(path.input for path in self.paths), *self.states]
 
     def feeding(self) -> list[PathEdge]:
         """The paths that end in the output, then the others that write the states it shows."""

@@ -324,7 +324,7 @@ def test_ids_change_no_label_and_no_strategy() -> None:
 
 def test_every_alternative_makes_the_order_unnecessary() -> None:
     tried = 0
-    for dataflow in many_dataflows(200, seed=27):
+    for dataflow in many_dataflows(220, seed=101):
         for rules in RULES:
             found = planned(dataflow, rules=rules)
             names = path_ids(dataflow)
@@ -360,13 +360,21 @@ def needed_for(dataflow: Dataflow, entry: Entry) -> list[Stream]:
 
 
 def test_every_minimal_key_that_makes_an_order_unnecessary_is_an_alternative() -> None:
-    """Also behind a cycle, whose own streams keep no seal; only where nothing is inherited."""
+    """Also behind a cycle, whose own streams keep no seal; only where nothing is inherited.
+
+    What is ordered promises no partitions: nobody is advised to seal what it puts out.
+    """
     tried = listed = behind = 0
     for dataflow in many_dataflows(140, seed=32):
         found = planned(dataflow)
         names = path_ids(dataflow)
         cyclic = {name for cycle in found.analysis.cycles for name in cycle}
         from_cycles = {dataflow.streams[name].producer for name in cyclic}
+        in_order = {
+            Endpoint(each.component, each.path.target)
+            for each in found.entries
+            if each.strategy is Strategy.ORDER
+        }
         for entry in found.entries:
             if entry.strategy is not Strategy.ORDER or entry.path.annotation.gate == STAR:
                 continue
@@ -389,8 +397,9 @@ def test_every_minimal_key_that_makes_an_order_unnecessary_is_an_alternative() -
                     for each in sealed.entries
                 )
                 offered = [each.streams for each in entry.alternatives if each.seal == key]
-                if helps:
-                    assert offered == [tuple(s for s in dataflow.streams if s in streams)]
+                wanted = [tuple(s for s in dataflow.streams if s in streams)]
+                if helps and (offered or not any(each.producer in in_order for each in needed)):
+                    assert offered == wanted
                     behind += any(each.producer in from_cycles for each in needed if each.producer)
                 tried += 1
                 listed += helps
