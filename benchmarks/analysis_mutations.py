@@ -59,6 +59,7 @@ PLANS: Final = tuple(
         *("a_vote_is_held_unless_one_producer_is_known_to_be_alone",),
         *("every_minimal_key_that_makes_an_order_unnecessary_is_an_alternative",),
         *("every_alternative_makes_the_order_unnecessary",),
+        *("what_stays_ordered_leaves_the_key_to_others_of_its_output",),
         *("a_gate_drops_known_ids_of_all_sources_whose_records_it_holds_back",),
         *("what_is_above_the_target_is_inherited",),
         *("the_ordered_paths_are_the_only_smallest_set_of_fifty",),

@@ -44,7 +44,7 @@ def copied(folder: Path, places: Mapping[str, str]) -> None:
     """Copy parts of the repository into the folder: where each is -> where it goes."""
     for source, target in places.items():
         if (ROOT / source).is_dir():
-            leave = shutil.ignore_patterns("__pycache__")
+            leave = shutil.ignore_patterns("__pycache__", "target")
             shutil.copytree(ROOT / source, folder / target, ignore=leave)
         else:
             shutil.copy(ROOT / source, folder / target)

@@ -16,6 +16,7 @@ from strategies import ATTRIBUTES, dataflows, many_dataflows
 
 from annotations.dataflow import Dataflow, Endpoint, Producers, Stream
 from annotations.dependencies import compatible, within
+from annotations.file import loads
 from annotations.vocabulary import STAR, AnnotationKind, FunctionalDependency, Key, Label
 from blazes.analysis import analyze, explore
 from blazes.coordination import Entry, Mode, Plan, Scope, Strategy, Vote, plan
@@ -340,6 +341,36 @@ def test_every_alternative_makes_the_order_unnecessary() -> None:
                     assert names[id(entry.path)] not in ordered(sealed)
                     tried += 1
     assert tried > 80
+
+
+def test_what_stays_ordered_leaves_the_key_to_others_of_its_output() -> None:
+    """`q` waits for nothing, since its own records are not sealed; so `x` waits for `a` alone."""
+    text = """\
+components:
+  C:
+    annotation:
+      - {from: p, to: x, label: OW, subscript: [a]}
+      - {from: q, to: x, label: OW, subscript: [b], state: s}
+      - {from: r, to: y, label: OW, subscript: [b], state: s}
+streams:
+  of_p: {to: C.p, schema: {a: INT, b: INT}SEAL}
+  of_q: {to: C.q, schema: {a: INT, b: INT}}
+  of_r: {to: C.r, schema: {a: INT, b: INT}, seal: [b]}
+  of_x: {from: C.x}
+  of_y: {from: C.y}
+"""
+    offered = {
+        seal: {
+            entry.path.source: [alternative.seal for alternative in entry.alternatives]
+            for entry in planned(loads(text.replace("SEAL", seal))[0]).entries
+        }
+        for seal in ("", ", seal: [a]")
+    }
+    a, b = frozenset("a"), frozenset("b")
+    assert [*offered.values()] == [
+        {"p": [a], "q": [b], "r": [b]},
+        {"p": [], "q": [], "r": [b]},
+    ]
 
 
 def needed_for(dataflow: Dataflow, entry: Entry) -> list[Stream]:
