@@ -705,6 +705,7 @@ def test_no_way_is_overlooked(tmp_path: Path) -> None:
                     assert careful, f"{path} is {label}, and {said} was said of\n{unknown}"
 
 
+@pytest.mark.slow
 def test_running_a_script_tells_what_its_text_does_not(
     tmp_path: Path, graphs: dict[str, Graph | Unreadable]
 ) -> None:
@@ -942,6 +943,7 @@ def _not_known() -> dict[str, str]:
     return {f"{head}{part}\n{'' if 'topic' in part else last}": label for part, label in _NOT_KNOWN}
 
 
+@pytest.mark.slow
 def test_what_is_not_known_is_not_taken_for_nothing(graphs: dict[str, Graph | Unreadable]) -> None:
     texts = _not_known()
     assert {text: _started(graphs[text])["df -> last"] for text in texts} == {
@@ -988,6 +990,7 @@ def _holding() -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_what_a_function_holds_is_a_part_of_it(graphs: dict[str, Graph | Unreadable]) -> None:
     texts = _holding()
     assert {text: _started(graphs[text])["df -> last"] for text in texts} == {
@@ -1081,6 +1084,7 @@ def _queries() -> dict[str, dict[str, list[str]]]:
     return {f"import agg\n{_HEAD}{part}\n": found for part, found in _QUERIES.items()}
 
 
+@pytest.mark.slow
 def test_no_query_is_lost_and_none_reads_nothing(graphs: dict[str, Graph | Unreadable]) -> None:
     texts = _queries()
     assert {text: _started(graphs[text]) for text in texts} == texts
@@ -1181,6 +1185,7 @@ def _bodies() -> dict[str, str]:
     return {f"{head}def each(d, i):\n    {body}\n{start}": label for body, label in _BODIES}
 
 
+@pytest.mark.slow
 def test_a_micro_batch_is_all_that_a_function_of_it_may_depend_on(
     graphs: dict[str, Graph | Unreadable],
 ) -> None:
@@ -1225,6 +1230,7 @@ def _groups() -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_a_function_of_groups_depends_on_its_group_alone(
     graphs: dict[str, Graph | Unreadable],
 ) -> None:
@@ -1275,6 +1281,7 @@ def _anew() -> dict[str, bool]:
     return {f"{head}{made}\n{start}": anew for made, anew in _ANEW.items()}
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_is_not_there_again_lets_rows_come_again(
     graphs: dict[str, Graph | Unreadable],
 ) -> None:
@@ -1300,6 +1307,7 @@ def _taken() -> dict[str, str]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_verdict_lists_what_is_taken_for_granted_of_a_source(
     graphs: dict[str, Graph | Unreadable],
 ) -> None:
