@@ -57,7 +57,12 @@ def data_fields(schema: Any) -> list[Any]:
 
 
 def merge(parts: Sequence[Batch]) -> Batch:
-    """Rows of one batch from several producers, in the order of their sequence numbers (XM-1)."""
+    """Rows of one batch from several producers, in the order of their sequence numbers (XM-1).
+
+    They hold no memory but their own: an operator may keep a slice of a large batch for long.
+    """
+    if len(parts) == 1 and parts[0].get_total_buffer_size() <= 2 * parts[0].nbytes:
+        return parts[0]
     rows = pa.concat_batches(list(parts))
     batch, offset, sub = sn_of(rows)
     order = np.lexsort((sub, offset, batch))

@@ -116,9 +116,7 @@ class Flow:
     def merged(self, units: Units) -> Rows | None:
         """The units of one batch in the order of sequence numbers; None if all are empty."""
         filled = [unit for unit in units if unit is not None]
-        if len(filled) > 1:
-            return self.dataflow.merge(filled)
-        return filled[0] if filled else None
+        return self.dataflow.merge(filled) if filled else None
 
     def split(self, stage: int, rows: Rows | None) -> list[Rows | None]:
         """Rows that a stage made, as units of its consumer pairs: one per column."""

@@ -240,6 +240,16 @@ def test_split_and_merge_are_inverse(rows: list[Row], width: int) -> None:
     assert sum(map(len, homes)) == len(set().union(*homes))
 
 
+def test_what_an_operator_is_given_holds_no_memory_but_its_own() -> None:
+    parts = KeySplit({1: ["key"]})(1, batch([(n, n, n, 0) for n in range(800)]), 8)
+    assert len(parts) == 8
+    for part in parts.values():
+        alone = merge([part])
+        assert alone.equals(part)
+        assert alone.get_total_buffer_size() < 2 * alone.nbytes < part.get_total_buffer_size()
+        assert merge([alone]) is alone
+
+
 @pytest.mark.parametrize(
     ("kind", "equal", "others"),
     [
