@@ -373,7 +373,12 @@ class Faults:
         self.cluster.note("the disk is free")
 
     def stop_server(self) -> bool:
-        """A server of the ensemble, or too many for it to decide, for less than a session."""
+        """A server of the ensemble, or too many for it to decide, for less than a session.
+
+        In between sessions have time to be renewed, as many outages are no longer one.
+        """
+        if self.kernel.now < self.cluster.ensemble.quorum_until() + SESSION_S / 2:
+            return False
         first = self.rng.randrange(SERVERS)
         seconds = self._lasts(SESSION_S * 0.4 * self.rng.random())
         for number in range(first, first + self.rng.choice((1, 2))):
