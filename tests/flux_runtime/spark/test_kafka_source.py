@@ -539,10 +539,8 @@ def test_a_value_is_readable_that_is_one_json_object(spark: SparkSession) -> Non
     rng = random.Random(1)
     values = [_damaged(rng) for _ in range(20_000)]
     source = Source(name="s", format="kafka", value="json", ddl="k STRING, v STRING")
-    rows = spark.createDataFrame(
-        [(n, value) for n, value in enumerate(values)], "key INT, value BINARY"
-    )
-    read = source._decoded(rows.withColumn("offset", rows.key), source.schema(spark)).collect()
+    rows = spark.createDataFrame([*enumerate(values)], "key INT, value BINARY")
+    read = source._decoded(rows, source.schema(spark)).collect()
     assert len(read) == len(values)
     wrong = [
         value
