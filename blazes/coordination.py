@@ -36,7 +36,16 @@ from blazes.core.propagation import NO_KEY, Propagation
 from blazes.core.rule_kinds import Conclusion, Condition
 from blazes.core.rules import BLAZES
 from blazes.repairs import NO_REPAIRS, RepairPlan, repaired
-from blazes.seals import identified, meets, origins, settled, single_producers, waits
+from blazes.seals import (
+    fitting,
+    identified,
+    keys_in_common,
+    meets,
+    origins,
+    settled,
+    single_producers,
+    waits,
+)
 
 
 class Strategy(enum.Enum):
@@ -376,29 +385,28 @@ class _Entries:
         """Whether the output waits for one key alone, once these inputs are sealed on it."""
         if not self._propagation.interpreter.rules.splitting:
             return True
-        offers = (
-            keys
-            for other in path.output.paths
-            if other.shape.ordered
-            for keys in self._fitting(other, key, sealed)
+        return bool(
+            keys_in_common(
+                keys
+                for other in path.output.paths
+                if other.shape.ordered
+                for keys in self._offered(other, key, sealed)
+            )
         )
-        common = next(offers, frozenset[Key]())
-        return bool(common.intersection(*offers))
 
-    def _fitting(
+    def _offered(
         self, path: PathEdge, key: Key, sealed: Container[Input]
     ) -> Sequence[frozenset[Key]]:
         """For each input that a path would wait for, the keys that fit; nothing if it cannot."""
         propagation = self._propagation
         if path in propagation.unprotected:
             return []
-        takes, labels = propagation.interpreter.takes, propagation.input_labels
 
-        def fitting(source: Input) -> frozenset[Key]:
-            keys = labels[source].keys | ({key} if source in sealed else set())
-            return frozenset(fit for fit in keys if takes(path.shape, fit))
+        def offer(source: Input) -> frozenset[Key]:
+            more = {key} if source in sealed else set()
+            return fitting(propagation, path, propagation.input_labels[source].keys | more)
 
-        own, met = fitting(path.input), [fitting(other.input) for other in meets(propagation, path)]
+        own, met = offer(path.input), [offer(other.input) for other in meets(propagation, path)]
         if not all(met) or (path.kind is AnnotationKind.OW and not own):
             return []
         return [keys for keys in (own, *met) if keys]

@@ -122,12 +122,16 @@ class _Choice:
                 if wanted:
                     self._pass_on(path, wanted)
             elif inputs := sealed_inputs(self._propagation, path):
-                offers[path] = {source: self._fitting(path, source) for source in inputs}
+                labels = self._propagation.input_labels
+                offers[path] = {
+                    source: fitting(self._propagation, path, labels[source].keys)
+                    for source in inputs
+                }
         if not offers:
             if not all(self._hands_on(output, key) for key in wanted):
                 self.apart.append(output)
             return
-        shared = _common(keys for offer in offers.values() for keys in offer.values())
+        shared = keys_in_common(keys for offer in offers.values() for keys in offer.values())
         if not shared and self._propagation.interpreter.rules.splitting:
             self.apart.append(output)
         for path, offer in offers.items():
@@ -149,17 +153,12 @@ class _Choice:
             behind = [key] if lineage is None else list(images(key, lineage))
             return -sum(wanted[stream] for stream in behind), len(key), sorted(key)
 
-        common = shared or _common(offer.values())
+        common = shared or keys_in_common(offer.values())
         if common:
             key = min(common, key=rank)
             return Wait(tuple(offer), dict.fromkeys(offer, key), key)
         keys = {source: min(keys_of, key=rank) for source, keys_of in offer.items()}
         return Wait(tuple(offer), keys, frozenset().union(*keys.values()))
-
-    def _fitting(self, path: PathEdge, source: Input) -> frozenset[Key]:
-        keys = self._propagation.input_labels[source].keys
-        takes = self._propagation.interpreter.takes
-        return frozenset(key for key in keys if takes(path.shape, key))
 
     def _hands_on(self, output: Output, key: Key) -> bool:
         """Whether a confluent output can wait for partitions of a key to hand them on (S3): its
@@ -188,7 +187,14 @@ def _before(path: PathEdge, key: Key) -> Key:
     return key if names is None else frozenset(names[name] for name in key)
 
 
-def _common(offers: Iterable[frozenset[Key]]) -> frozenset[Key]:
+def fitting(propagation: Propagation, path: PathEdge, keys: Iterable[Key]) -> frozenset[Key]:
+    """The keys that a path can wait for partitions of."""
+    takes = propagation.interpreter.takes
+    return frozenset(key for key in keys if takes(path.shape, key))
+
+
+def keys_in_common(offers: Iterable[frozenset[Key]]) -> frozenset[Key]:
+    """The keys that are in all offers, of which there is at least one."""
     first, *rest = offers
     return first.intersection(*rest)
 
