@@ -95,7 +95,7 @@ def expected(seed: int) -> Iterator[tuple[int, Any]]:
                 for part, more in after.items():
                     inputs.setdefault(Pair(pair.stage + 1, part), []).append(more)
         if last := inputs.get(dataflow.shape.egress.pair):
-            yield n, last[0] if len(last) == 1 else dataflow.merge(last)
+            yield n, dataflow.merge(last)
 
 
 class FedEnds(Ends):

@@ -52,13 +52,13 @@ def reference(dataflow: Dataflow, batches: Sequence[Rows], *, states: bool = Fal
             parts = inputs.get(pair)
             if not parts:
                 continue
-            output = operators[pair].process(parts[0] if len(parts) == 1 else dataflow.merge(parts))
+            output = operators[pair].process(dataflow.merge(parts))
             _route(dataflow, result, pair, number, output, inputs)
         for pair, kept in result.states.items():
             kept.append(operators[pair].get_state())
         last = inputs.get(shape.egress.pair)
         if last:
-            result.output.append((number, last[0] if len(last) == 1 else dataflow.merge(last)))
+            result.output.append((number, dataflow.merge(last)))
     for link, units in result.units.items():
         batches_of_link = list(units)
         result.after[link] = dict(zip([NOTHING, *batches_of_link], batches_of_link, strict=False))

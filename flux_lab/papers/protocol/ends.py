@@ -143,7 +143,7 @@ class Egress(End):
         if taken is None:
             return []
         batch, parts = taken
-        rows = parts[0] if len(parts) == 1 else self.dataflow.merge(parts)
+        rows = self.dataflow.merge(parts)
         emit = Emit(batch, rows)
         if self.dataflow.shape.results_max:
             self.unacked = (*self.unacked, emit)

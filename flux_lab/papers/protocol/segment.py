@@ -271,7 +271,7 @@ class Segment:
         if taken is None:
             return None
         batch, parts = taken
-        return Unit(batch, parts[0] if len(parts) == 1 else self.dataflow.merge(parts))
+        return Unit(batch, self.dataflow.merge(parts))
 
     def complete(self) -> int:
         """The batch up to which all input has been processed (XM-2): not what only waits."""
