@@ -42,6 +42,8 @@ COMBINE_ROWS_MIN: Final = 1024
 FORGET_US_MIN: Final = 1_000_000
 """How far a watermark has to go on before rows are forgotten again."""
 _PUT_OUT: Final = "flux_put_out"
+_CAME: Final = "flux_came"
+_KEPT: Final = "flux_kept_"
 _WINDOW_FIELDS: Final = [pa.field(name, pa.timestamp("us")) for name in (START, END)]
 
 
@@ -231,8 +233,7 @@ class Query:
                 return self._windows(name, time, came)
             case Gives.CHANGES:
                 self._keep(name, came)
-                gate = list(plan.gate)
-                return self._evaluate({n: self._changed(n, came, gate) for n in self._state.kept})
+                return self._of_changed(came, plan.gate)
             case Gives.NEW | Gives.DISTINCT:
                 return self._new(name, came)
 
@@ -338,8 +339,7 @@ class Query:
         stored = self._state.kept[name]
         results = None
         if not time.final:
-            groups = [*time.keys, START, END]
-            results = self._evaluate({name: self._changed(name, added, groups)})
+            results = self._of_changed(added, [*time.keys, START, END])
         if after is not None and after != before:
             if time.slide_us is None and self._ended(stored, after):
                 stored = self._combined(name, stored)  # a session ends where its last part does
@@ -361,18 +361,22 @@ class Query:
         ends = [pc.min(piece.rows.column(END)).value for piece in stored.pieces]
         return bool(ends) and min(ends) <= watermark_us
 
-    def _changed(self, name: str, came: Any, gate: list[str]) -> Any:
-        """The kept rows of the gate partitions that have rows among those that came."""
-        stored = self._state.kept[name]
+    def _of_changed(self, came: Any, gate: Sequence[str]) -> Any:
+        """The query over the kept rows of the gate partitions that some rows have changed."""
         if not gate:
-            return stored.table
-        rows = stored.matching(gate, came, gate)
+            return self._evaluate(self._tables())
         alike = " AND ".join(f"k.{quoted(c)} IS NOT DISTINCT FROM c.{quoted(c)}" for c in gate)
-        sql = f"SELECT k.* FROM kept k WHERE EXISTS (SELECT 1 FROM came c WHERE {alike})"
-        return evaluate(sql, {"kept": rows, "came": came.select(gate)}).cast(rows.schema)
+        tables, changed = {_CAME: came.select(gate)}, []
+        for name, stored in self._state.kept.items():
+            tables[_KEPT + name] = stored.matching(gate, came, gate)
+            changed.append(
+                f"{quoted(name)} AS (SELECT k.* FROM {quoted(_KEPT + name)} k WHERE EXISTS "
+                f"(SELECT 1 FROM {_CAME} c WHERE {alike}))"
+            )
+        return self._evaluate(tables, f"WITH {', '.join(changed)} {self._query}")
 
-    def _evaluate(self, tables: Mapping[str, Any]) -> Any:
-        return evaluate(self._query, tables).cast(self._output_schema)
+    def _evaluate(self, tables: Mapping[str, Any], query: str | None = None) -> Any:
+        return evaluate(query or self._query, tables).cast(self._output_schema)
 
     def get_state(self) -> dict[str, Any]:
         """The kept rows, the results where they matter, watermarks, and limits."""
