@@ -55,7 +55,8 @@ _OWNERS: Final = (
 )
 """Modules whose objects may be used."""
 _FOLLOWING: Final = tuple(
-    f"annotations.whitebox.connect.{name}." for name in ("interpreter", "script_functions")
+    f"annotations.whitebox.connect.{name}."
+    for name in ("branches", "calls", "evaluation", "interpreter", "script_functions")
 )
 """Modules whose objects stand for what a script has itself."""
 _NOT: Final = frozenset(

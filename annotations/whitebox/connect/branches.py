@@ -1,0 +1,162 @@
+"""What a script may have set, where it is not known which of several ways it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from annotations.whitebox.connect import permitted
+from annotations.whitebox.connect.answers import Refused
+from annotations.whitebox.connect.classes import Class, Method, Object
+from annotations.whitebox.connect.outside import PLACE, UNREAD, Outside
+from annotations.whitebox.connect.script_functions import Function, Scope
+from annotations.whitebox.connect.standard import Environment
+from annotations.whitebox.connect.values import UNSET, chance_of, perhaps, same_value
+
+STEPS_MAX: Final = 200_000
+"""Statements and expressions that are worked out of one script, and half as many objects, lists and
+scopes of which every branch keeps what they hold."""
+
+
+class Returned(Exception):  # noqa: N818
+    """`return`."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Left(Exception):  # noqa: N818
+    """`break` or `continue`."""
+
+    def __init__(self, on: bool) -> None:
+        self.on = on
+
+
+class Ended(Refused):
+    """The script ends here: it raises an error, or is too long to be followed."""
+
+
+class Raised(Ended):
+    """The script raises an error."""
+
+
+State: TypeAlias = list[tuple[dict[str, Any] | list[Any], Any]]
+"""Whatever holds values that statements may set, and a copy of it."""
+
+
+class Yielded(list[Any]):
+    """What a generator of the script yields, all of it at once."""
+
+
+class Branches:
+    """The values that names, objects and lists have where ways of a script part and meet again.
+
+    Attributes:
+        objects: all that were made of the script's own classes.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[int, Any] = {}
+        """Functions that PySpark has made of the script's own (`udf`), and some of ours, by id."""
+        self.objects: list[Object] = []
+        self._steps = 0
+        self._unsure = 0
+        """In how many ways that may not be taken the place lies that is being read."""
+
+    def _call(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """The value of a call."""
+        raise NotImplementedError
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > STEPS_MAX:
+            raise Ended(
+                "it is too long, or has too many branches, to be followed without being run"
+            )
+
+    def _state(self, scope: Scope) -> State:
+        """Whatever may be set from here: names, what objects and classes hold, lists."""
+        todo: list[Any] = [scope.names, *(each.names for each in scope.around())]
+        todo += [each.names for each in self.objects]
+        found: dict[int, tuple[Any, Any]] = {}
+        while todo:
+            holder = todo.pop()
+            if id(holder) in found or isinstance(holder, Environment):
+                continue
+            copy: Any = dict(holder) if isinstance(holder, dict) else list(holder)
+            found[id(holder)] = (holder, copy)
+            inside = holder.values() if isinstance(holder, dict) else holder
+            todo += [
+                each.names if isinstance(each, Class) else each
+                for each in inside
+                if isinstance(each, dict | list | Class)
+            ]
+        self._steps += len(found) // 2
+        return list(found.values())
+
+    def _either(self, states: Sequence[State], test: str) -> None:
+        """Let everything that may be set be as in one of several states."""
+        holders = {id(holder): holder for state in states for holder, _ in state}
+        copies = [{id(holder): copy for holder, copy in state} for state in states]
+        for key, holder in holders.items():
+            several = [each[key] for each in copies if key in each]
+            if isinstance(holder, dict):
+                made = dict(several[0])
+                for each in several[1:]:
+                    for name in each.keys() | made.keys():
+                        if each.get(name, UNSET) is not made.get(name, UNSET):
+                            made[name] = UNSET
+                for name in [name for name, value in made.items() if value is UNSET]:
+                    values = [each.get(name, UNSET) for each in several]
+                    made[name] = self._one_of(values, name, test)
+                holder.clear()
+                holder.update(made)
+            elif len({len(each) for each in several}) == 1:
+                holder[:] = [
+                    self._one_of(parts, "item", test) for parts in zip(*several, strict=True)
+                ]
+            else:
+                every = {id(part): part for each in several for part in each}
+                sure = set(every).intersection(*(map(id, each) for each in several))
+                holder[:] = [part if key in sure else perhaps(part) for key, part in every.items()]
+
+    def _one_of(self, values: Sequence[Any], name: str, test: str) -> Any:
+        """One of several values, it is not known which: of DataFrames, what any reads is read."""
+        several: list[Any] = []
+        for value in values:
+            if value is not UNSET and not any(same_value(value, each) for each in several):
+                several.append(value)
+        made = [value for value in several if value is not None]
+        if len(several) == 1 or (len(made) == 1 and not isinstance(made[0], permitted.PLAIN)):
+            return made[0] if made else None  # nothing can be done with the others
+        frames = [value for value in made if permitted.frame(value)]
+        if all(isinstance(value, Function | Method) for value in made):
+
+            def any_of_them(*arguments: Any, **named: Any) -> Any:
+                self._unsure += 1
+                try:
+                    given = [self._call(each, arguments, named) for each in made]
+                finally:
+                    self._unsure -= 1
+                return self._one_of(given, name, test)
+
+            any_of_them.chosen_from = tuple(made)  # type: ignore[attr-defined]
+            self._given[id(any_of_them)] = any_of_them
+            return any_of_them
+        if not frames:
+            return chance_of([*values, test], Outside(f"${name}"))
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.union(frame)
+        place = () if test.startswith("how") else (PLACE,)  # running it tells how often
+        return whole.hint(UNREAD, f"{test} is not known here", *place)
+
+
+def restore(state: State) -> None:
+    """Let everything be as it was."""
+    for holder, copy in state:
+        if isinstance(holder, dict):
+            holder.clear()
+            holder.update(copy)
+        else:
+            holder[:] = copy
