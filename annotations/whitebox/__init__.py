@@ -7,10 +7,10 @@ where it is used.
 - `sql`: text over named `inputs` becomes a plan, without a JVM: `sql_dialect` parses it,
   `sql_tables`, `sql_select`, `sql_items`, `sql_expressions` and `sql_scope` read the tree;
   `settings`: those under which a query would mean something else.
-- `pyspark_code`: functions and scripts, by the package `connect`, in a `sandbox` behind the walls
-  of `confinement`, watched by a `supervisor`; `plan_json` carries the plans out of it, and
-  `answer_cache` keeps them; `python_chance`: clocks, dice and services that Python asks. The
-  package `bloom` reads rules in Bloom.
+- `pyspark_code`: functions and scripts, by the packages `connect` and, where they are not run,
+  `following`, in a `sandbox` behind the walls of `confinement`, watched by a `supervisor`;
+  `plan_json` carries the plans out of it, and `answer_cache` keeps them; `python_chance`: clocks,
+  dice and services that Python asks. The package `bloom` reads rules in Bloom.
 - `ir`: the representation; `datatypes`, `type_text`, `result_types`: its types; `functions`: all of
   Spark's, and what is claimed of each; `file_metadata`: the column that files have besides.
 - `derive`: the pass, `annotate(plan)`, which gives a `derivation`. `facts` about rows go through

@@ -2,7 +2,7 @@
 
 Reading a Python function means running it, a second each time. An answer is kept under what was
 asked, by which programs, with which search path; and with it a stamp of every file and folder that
-the code looked at (`connect.seen`). It is given again only while all stamps are as they were, so
+the code looked at (`connect.reader`). It is given again only while all stamps are as they were, so
 that a change of any module is seen. What is damaged counts as absent. Files are put in place whole,
 so that several may read and write at once; the last one wins, and all are right.
 
@@ -77,7 +77,7 @@ def keep(
     Args:
         request: what was asked.
         answer: what was answered.
-        seen: the files and folders that were looked at, as `connect.seen` tells.
+        seen: the files and folders that were looked at, as `connect.reader` tells.
         since: when reading began (seconds of the epoch): what changed later may have been read
             as it was before.
     """

@@ -433,7 +433,7 @@ def _keyed(
     reason = f"{processor.make} keeps state for each value of {listed}"
     if processor.time != "none":
         reason, keys = f"{reason}, and is told the time, which all records move on", []
-    from annotations.whitebox.connect.user_functions import shown_class
+    from annotations.whitebox.following.user_functions import shown_class
 
     module, _, name = processor.make.partition(":")
     shown = shown_class(folder / f"{module.replace('.', '/')}.py", name)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import Final
 
-from annotations.whitebox.connect.program import module_file
+from annotations.whitebox.following.program import module_file
 from annotations.whitebox.foreign_sql import language_of
 
 _LEFT_OUT: Final = frozenset({"node_modules", "site-packages", "target", "venv", "__pycache__"})

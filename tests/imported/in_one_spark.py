@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from annotations.whitebox.connect.program import program
+from annotations.whitebox.following.program import program
 
 
 def main() -> None:

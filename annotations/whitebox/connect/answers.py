@@ -16,12 +16,13 @@ import pyspark
 import pyspark.sql.connect.proto as pb
 
 from annotations.dataflow import Position
-from annotations.whitebox.connect import outside, user_functions
 from annotations.whitebox.connect.counts import Counts
 from annotations.whitebox.connect.datatypes import ddl_type, struct_to_proto, to_proto
-from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.texts import inside, named, with_arguments
 from annotations.whitebox.datatypes import DataType, Family
+from annotations.whitebox.following import outside, user_functions
+from annotations.whitebox.following.outside import Asked, Refused
+from annotations.whitebox.following.places import caller
 from annotations.whitebox.settings import Settings
 
 _CONF: Final = {
@@ -90,14 +91,6 @@ _OPEN_TABLE: Final = re.compile(r"\b(?:FROM|JOIN)\s+`?\$[^\s.`]+`?(?=[\s);]|$)",
 
 INSERTING: Final = pb.MergeAction.ActionType.ACTION_TYPE_INSERT_STAR
 """What a merge does that inserts rows as they are."""
-
-
-class Refused(Exception):  # noqa: N818 - it is the user's code that meets it
-    """The code asked for something that only data, and so a running Spark, can answer."""
-
-
-class Asked(Refused):
-    """It was asked for outside of the function of a micro-batch."""
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from annotations.whitebox.connect import outside
 from annotations.whitebox.connect.definitions import Definitions
 from annotations.whitebox.connect.expression_text import NotWritten
 from annotations.whitebox.connect.frame_text import FrameText
 from annotations.whitebox.connect.reading import Reading
-from annotations.whitebox.connect.values import HIDDEN
 from annotations.whitebox.file_metadata import NAME
+from annotations.whitebox.following import outside
+from annotations.whitebox.following.values import HIDDEN
 from annotations.whitebox.sql_dialect import NotParsed
 
 

@@ -12,8 +12,8 @@ from annotations.whitebox.connect.datatypes import ddl_type, from_proto
 from annotations.whitebox.connect.expressions import user_function
 from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built
-from annotations.whitebox.connect.user_functions import shown_of
 from annotations.whitebox.datatypes import DataType, Family
+from annotations.whitebox.following.user_functions import shown_of
 
 _FRAMES: Final = (205, 207)
 """The kinds of functions of `mapInPandas` and `mapInArrow`."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from annotations.whitebox.connect.grouping import has_aggregate
-from annotations.whitebox.connect.permitted import plain
+from annotations.whitebox.following.permitted import plain
 
 MANY: Final = 1_000_003
 """A number of a micro-batch, or of its records, that no code expects."""

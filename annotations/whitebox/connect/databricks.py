@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
-from annotations.whitebox.connect.outside import Outside, by_default
-from annotations.whitebox.connect.places import caller, definitions
 from annotations.whitebox.connect.project import Flow, Project
+from annotations.whitebox.following.outside import Outside, by_default
+from annotations.whitebox.following.places import caller, definitions
 
 
 class _Widgets:

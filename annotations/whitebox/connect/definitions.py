@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from annotations.whitebox.connect import outside
-from annotations.whitebox.connect.classes import Object
 from annotations.whitebox.connect.expression_text import NotWritten
-from annotations.whitebox.connect.program import program
-from annotations.whitebox.connect.user_functions import CHANGING, shown
+from annotations.whitebox.following import outside
+from annotations.whitebox.following.classes import Object
+from annotations.whitebox.following.program import program
+from annotations.whitebox.following.user_functions import CHANGING, shown
 
 _BUILT_IN: Final = frozenset(dir(builtins))
 _SESSION: Final = frozenset({"spark", "sc", "dbutils", "SparkSession"})

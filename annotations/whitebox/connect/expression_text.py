@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any, Final
 
-from annotations.whitebox.connect import outside
 from annotations.whitebox.connect.scope import split
+from annotations.whitebox.following import outside
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _GRAMMAR: Final = (

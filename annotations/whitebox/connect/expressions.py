@@ -10,7 +10,6 @@ from typing import Any, Final
 from annotations.dataflow import Position
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
 from annotations.whitebox.connect.scope import Built, Names
-from annotations.whitebox.connect.user_functions import shown_of
 from annotations.whitebox.datatypes import (
     BOOLEAN,
     NAMES,
@@ -20,6 +19,7 @@ from annotations.whitebox.datatypes import (
     Family,
     decimal_of,
 )
+from annotations.whitebox.following.user_functions import shown_of
 from annotations.whitebox.ir import Call, Column, Expression, Lambda, Literal, Ref, SortKey, Unknown
 from annotations.whitebox.monotone import field_of, type_of
 from annotations.whitebox.result_types import gives_null, result_type

@@ -23,9 +23,9 @@ from annotations.whitebox.connect.expression_text import (
     type_text,
 )
 from annotations.whitebox.connect.expressions import title
-from annotations.whitebox.connect.outside import UNREAD
 from annotations.whitebox.connect.relations import Relations
 from annotations.whitebox.connect.scope import split
+from annotations.whitebox.following.outside import UNREAD
 from annotations.whitebox.sql_dialect import without_streams
 
 _JOINS: Final = {1: "inner", 2: "full", 3: "left", 4: "right", 5: "anti", 6: "semi", 7: "cross"}

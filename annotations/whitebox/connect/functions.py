@@ -16,12 +16,12 @@ from annotations.whitebox import plan_json
 from annotations.whitebox.connect.reading import Reading, place_text  # first: prepares the process
 
 # isort: split
-from annotations.whitebox.connect import outside, permitted
-from annotations.whitebox.connect.answers import Refused
-from annotations.whitebox.connect.interpreter import Interpreter
-from annotations.whitebox.connect.places import caller
-from annotations.whitebox.connect.program import tree_of
-from annotations.whitebox.connect.script_functions import Scope
+from annotations.whitebox.following import outside, permitted
+from annotations.whitebox.following.interpreter import Interpreter
+from annotations.whitebox.following.outside import Refused
+from annotations.whitebox.following.places import caller
+from annotations.whitebox.following.program import tree_of
+from annotations.whitebox.following.script_functions import Scope
 from annotations.whitebox.functions import known
 
 

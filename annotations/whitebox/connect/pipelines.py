@@ -14,14 +14,14 @@ from typing import Any
 from annotations.whitebox.connect.reading import Reading, place_text  # first: prepares the process
 
 # isort: split
-from annotations.whitebox.connect import outside, permitted
-from annotations.whitebox.connect.answers import Refused
 from annotations.whitebox.connect.databricks import DBUtils, extend_pipelines, harmless
-from annotations.whitebox.connect.interpreter import Interpreter
-from annotations.whitebox.connect.places import caller
-from annotations.whitebox.connect.program import tree_of
 from annotations.whitebox.connect.project import read_project
 from annotations.whitebox.connect.scripts import noted
+from annotations.whitebox.following import outside, permitted
+from annotations.whitebox.following.interpreter import Interpreter
+from annotations.whitebox.following.outside import Refused
+from annotations.whitebox.following.places import caller
+from annotations.whitebox.following.program import tree_of
 
 
 def pipeline(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,14 +18,13 @@ from typing import Any, Final
 from annotations.dataflow import Position
 from annotations.whitebox import ir, plan_json
 from annotations.whitebox.connect import texts
-from annotations.whitebox.connect.answers import Refused
 from annotations.whitebox.connect.carrying import carried
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
-from annotations.whitebox.connect.outside import UNSEEN, Outside
 from annotations.whitebox.connect.reading import Reading
-from annotations.whitebox.connect.statements import NotUnderstood, statements
 from annotations.whitebox.datatypes import DataType
 from annotations.whitebox.file_metadata import METADATA, NAME
+from annotations.whitebox.following.outside import UNSEEN, Outside, Refused
+from annotations.whitebox.following.statements import NotUnderstood, statements
 from annotations.whitebox.type_text import schema_text
 
 _KINDS: Final = {

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.whitebox import ir
@@ -19,15 +19,27 @@ from annotations.whitebox.connect import channel
 
 channel.prepare()
 
-from annotations.whitebox.connect import texts  # noqa: E402
-from annotations.whitebox.connect.answers import Answers, Refused  # noqa: E402
-from annotations.whitebox.connect.converters import CONVERTERS  # noqa: E402
-from annotations.whitebox.connect.places import Places  # noqa: E402
-from annotations.whitebox.connect.program import Unparsed  # noqa: E402
-from annotations.whitebox.connect.relations import Relations, passes_all  # noqa: E402
+from annotations.whitebox.connect import code, leaves, rows, state, texts  # noqa: E402
+from annotations.whitebox.connect.answers import Answers  # noqa: E402
+from annotations.whitebox.connect.relations import (  # noqa: E402
+    Converter,
+    Relations,
+    passes_all,
+)
 from annotations.whitebox.connect.sources import OF_FILES, Sources  # noqa: E402
 from annotations.whitebox.connect.standin import stand_in  # noqa: E402
-from annotations.whitebox.connect.user_functions import left_to_chance  # noqa: E402
+from annotations.whitebox.following.outside import Refused  # noqa: E402
+from annotations.whitebox.following.places import Places  # noqa: E402
+from annotations.whitebox.following.program import Unparsed  # noqa: E402
+from annotations.whitebox.following.user_functions import left_to_chance  # noqa: E402
+
+_CONVERTERS: Final[Mapping[str, Converter]] = {
+    **leaves.CONVERTERS,
+    **rows.CONVERTERS,
+    **state.CONVERTERS,
+    **code.CONVERTERS,
+}
+"""Field of Spark Connect's `Relation` -> what makes the plan of its message."""
 
 
 class Reading:
@@ -44,7 +56,7 @@ class Reading:
     def relations(self, views: Mapping[str, Any]) -> Relations:
         """A conversion of one DataFrame that was made when these views were there."""
         return Relations(
-            converters=CONVERTERS,
+            converters=_CONVERTERS,
             source_of=self.sources.source,
             query_of=texts.query,
             sql=partial(texts.select_list, functions=self.answers.functions),

@@ -11,10 +11,10 @@ from annotations.whitebox import ir
 from annotations.whitebox.connect.datatypes import from_proto
 from annotations.whitebox.connect.expressions import position, sort_key, title
 from annotations.whitebox.connect.grouping import has_aggregate, total
-from annotations.whitebox.connect.outside import MODEL, UNREAD
 from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built
 from annotations.whitebox.datatypes import INT, STRING, UNKNOWN, DataType, Family
+from annotations.whitebox.following.outside import MODEL, UNREAD
 from annotations.whitebox.functions import GENERATORS
 from annotations.whitebox.ir import Call, Column, Expression, Literal, Ref
 from annotations.whitebox.monotone import type_of

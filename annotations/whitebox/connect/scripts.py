@@ -26,8 +26,8 @@ from annotations.whitebox.connect.reading import (
 )  # first: prepares the process
 
 # isort: split
-from annotations.whitebox.connect import configuration, counts, outside, permitted, texts
-from annotations.whitebox.connect.answers import INSERTING, Refused, Started
+from annotations.whitebox.connect import counts, texts
+from annotations.whitebox.connect.answers import INSERTING, Started
 from annotations.whitebox.connect.carrying import carried, taken
 from annotations.whitebox.connect.databricks import (
     DBUtils,
@@ -36,13 +36,15 @@ from annotations.whitebox.connect.databricks import (
     dbutils_module,
     delta_modules,
 )
-from annotations.whitebox.connect.interpreter import Interpreter
-from annotations.whitebox.connect.places import caller
-from annotations.whitebox.connect.program import RUN, notebook, tree_of
 from annotations.whitebox.connect.project import registration, script_project
-from annotations.whitebox.connect.user_functions import by_chance, chances, shown
 from annotations.whitebox.derivation import TAKEN
 from annotations.whitebox.derive import annotate
+from annotations.whitebox.following import configuration, outside, permitted
+from annotations.whitebox.following.interpreter import Interpreter
+from annotations.whitebox.following.outside import Refused
+from annotations.whitebox.following.places import caller
+from annotations.whitebox.following.program import RUN, notebook, tree_of
+from annotations.whitebox.following.user_functions import by_chance, chances, shown
 from annotations.whitebox.python_chance import Chance
 from annotations.whitebox.traits import overlap
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 from annotations.dataflow import Position
 from annotations.whitebox.connect.datatypes import ddl_type
 from annotations.whitebox.connect.scope import split
-from annotations.whitebox.connect.user_functions import by_chance
 from annotations.whitebox.datatypes import (
     BIGINT,
     INT,
@@ -22,6 +21,7 @@ from annotations.whitebox.datatypes import (
     DataType,
 )
 from annotations.whitebox.file_metadata import hidden, open_type
+from annotations.whitebox.following.user_functions import by_chance
 from annotations.whitebox.ir import Column, Filter, Relation, Role, Source
 from annotations.whitebox.python_chance import Chance
 from annotations.whitebox.type_text import schema_text

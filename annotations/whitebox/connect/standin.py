@@ -12,9 +12,9 @@ from functools import wraps
 from types import SimpleNamespace
 from typing import Any, Final
 
-from annotations.whitebox.connect.answers import APPLICATION, Answers, Refused
+from annotations.whitebox.connect.answers import APPLICATION, Answers
 from annotations.whitebox.connect.counts import Counted
-from annotations.whitebox.connect.outside import ASKED, Columns, Outside, of_user
+from annotations.whitebox.following.outside import ASKED, Columns, Outside, Refused, of_user
 
 _HARMLESS: Final = frozenset(
     {"setLogLevel", "setCheckpointDir", "setJobGroup", "setJobDescription", "setLocalProperty"}

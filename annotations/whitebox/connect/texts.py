@@ -12,8 +12,8 @@ from annotations.dataflow import EMPTY, Position
 from annotations.whitebox import ir
 from annotations.whitebox.connect.expression_text import ExpressionText, NotWritten
 from annotations.whitebox.connect.expressions import user_function
-from annotations.whitebox.connect.outside import MADE, note
 from annotations.whitebox.connect.scope import Built, Names
+from annotations.whitebox.following.outside import MADE, note
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Expression, Unknown
 from annotations.whitebox.type_text import schema_text

@@ -10,7 +10,7 @@ import pytest
 from annotations.diagnostics import BadInput
 from annotations.file import importing, load
 from annotations.vocabulary import Label, Within
-from annotations.whitebox.connect.statements import Statement, statements
+from annotations.whitebox.following.statements import Statement, statements
 from annotations.whitebox.pyspark_code import Script, Unreadable, read_script
 from annotations.whitebox.sandbox import Limits
 from blazes.analysis import analyze

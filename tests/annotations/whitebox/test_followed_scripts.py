@@ -16,8 +16,8 @@ import pytest
 from annotations.diagnostics import BadInput
 from annotations.file import importing, loads
 from annotations.whitebox.components import written_path
-from annotations.whitebox.connect.program import module_file
 from annotations.whitebox.existing import Graph, derived, read_all
+from annotations.whitebox.following.program import module_file
 from annotations.whitebox.pyspark_code import Unreadable
 from annotations.whitebox.sandbox import Limits
 from tests.corpus.test_corpus import claims_more
@@ -70,7 +70,7 @@ class Evil(UserDefinedType): ...
 """
 FOLLOW: Final = """\
 import os, sys
-from annotations.whitebox.connect import permitted
+from annotations.whitebox.following import permitted
 if sys.argv[1] == "no wall":
     permitted.wall = lambda path: None
 from annotations.whitebox.connect.reading import Reading

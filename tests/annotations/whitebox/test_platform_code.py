@@ -13,7 +13,7 @@ from annotations.diagnostics import BadInput
 from annotations.file import importing
 from annotations.file.importing import load_all
 from annotations.whitebox import pyspark_code
-from annotations.whitebox.connect.program import program
+from annotations.whitebox.following.program import program
 from annotations.whitebox.sandbox import Limits
 
 _NOTEBOOK = "# Databricks notebook source\n"

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pandas as pd
 import pytest
 
-from annotations.whitebox.connect.user_functions import Shown, shown, shown_class
+from annotations.whitebox.following.user_functions import Shown, shown, shown_class
 
 HEAD = """\
 import random, time, itertools, requests, numpy as np, os, glob, hashlib, heapq, sys, user_agents

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from annotations.whitebox.connect.module_text import (
+from annotations.whitebox.following.module_text import (
     Definition,
     ModuleText,
     Named,

@@ -13,9 +13,9 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from annotations.whitebox.connect import configuration, permitted
-from annotations.whitebox.connect.outside import Default, DefaultDict, Open, Outside, Setting
-from annotations.whitebox.connect.values import chance_of
+from annotations.whitebox.following import configuration, permitted
+from annotations.whitebox.following.outside import Default, DefaultDict, Open, Outside, Setting
+from annotations.whitebox.following.values import chance_of
 
 
 class Namespace:

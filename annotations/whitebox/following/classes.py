@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from annotations.whitebox.connect.outside import Open, Outside, as_default, lost
+from annotations.whitebox.following.outside import Open, Outside, as_default, lost
 
 MARKERS: Final = frozenset({"ABC", "Generic", "Protocol", "object"})
 """Bases that do nothing to what a class does."""

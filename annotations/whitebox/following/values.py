@@ -9,9 +9,10 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from annotations.whitebox.connect import outside, permitted
-from annotations.whitebox.connect.classes import Class, Object, Super, parts
-from annotations.whitebox.connect.outside import (
+from annotations.whitebox.derivation import ORDER, SETTINGS
+from annotations.whitebox.following import outside, permitted
+from annotations.whitebox.following.classes import Class, Object, Super, parts
+from annotations.whitebox.following.outside import (
     PLACE,
     UNREAD,
     Default,
@@ -22,7 +23,6 @@ from annotations.whitebox.connect.outside import (
     Outside,
     Setting,
 )
-from annotations.whitebox.derivation import ORDER, SETTINGS
 from annotations.whitebox.python_chance import Chance, reason_of
 
 UNSET: Final = object()

@@ -8,8 +8,8 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from annotations.whitebox.connect.batches import OF_SEVERAL, WHOLE
-from annotations.whitebox.connect.module_text import (
+from annotations.whitebox.following.batches import OF_SEVERAL, WHOLE
+from annotations.whitebox.following.module_text import (
     Definition,
     ModuleText,
     names_in,

@@ -8,16 +8,21 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from typing import Any, Final, TypeGuard
 
 from annotations.dataflow import Position
-from annotations.whitebox.connect import classes, configuration, outside, permitted, standard
-from annotations.whitebox.connect.answers import Asked, Refused
-from annotations.whitebox.connect.branches import Ended, Left, Raised, Returned, Yielded
-from annotations.whitebox.connect.classes import Class, Method, Object
-from annotations.whitebox.connect.evaluation import Evaluator
-from annotations.whitebox.connect.module_text import Definition, yields
-from annotations.whitebox.connect.outside import UNREAD, Open, Outside
-from annotations.whitebox.connect.script_functions import SUPER, Function, Scope, passed, unwrapped
-from annotations.whitebox.connect.standard import Chain, Namespace
-from annotations.whitebox.connect.values import (
+from annotations.whitebox.following import classes, configuration, outside, permitted, standard
+from annotations.whitebox.following.branches import Ended, Left, Raised, Returned, Yielded
+from annotations.whitebox.following.classes import Class, Method, Object
+from annotations.whitebox.following.evaluation import Evaluator
+from annotations.whitebox.following.module_text import Definition, yields
+from annotations.whitebox.following.outside import UNREAD, Asked, Open, Outside, Refused
+from annotations.whitebox.following.script_functions import (
+    SUPER,
+    Function,
+    Scope,
+    passed,
+    unwrapped,
+)
+from annotations.whitebox.following.standard import Chain, Namespace
+from annotations.whitebox.following.values import (
     TEXT_MAX,
     UNSET,
     are_lists,

@@ -132,7 +132,7 @@ def _commands(lines: list[str]) -> list[str]:
 
 
 def _statements(query: str) -> list[str]:
-    from annotations.whitebox.connect.statements import pieces
+    from annotations.whitebox.following.statements import pieces
 
     parts = [text for text, _ in pieces(query)]
     whole = [query] if len(parts) == 1 else parts

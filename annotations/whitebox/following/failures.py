@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-from annotations.whitebox.connect.module_text import (
+from annotations.whitebox.following.module_text import (
     Definition,
     ModuleText,
     attributes,

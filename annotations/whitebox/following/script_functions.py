@@ -10,11 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
 
-from annotations.whitebox.connect import outside, permitted
-from annotations.whitebox.connect.classes import Class, Method, Object, Super
-from annotations.whitebox.connect.module_text import Definition, names_in
-from annotations.whitebox.connect.outside import Outside
-from annotations.whitebox.connect.values import as_by_default
+from annotations.whitebox.following import outside, permitted
+from annotations.whitebox.following.classes import Class, Method, Object, Super
+from annotations.whitebox.following.module_text import Definition, names_in
+from annotations.whitebox.following.outside import Outside
+from annotations.whitebox.following.values import as_by_default
 
 _KINDS: Final = {
     "posonlyargs": Parameter.POSITIONAL_ONLY,

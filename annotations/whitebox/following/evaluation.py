@@ -9,15 +9,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Final
 
-from annotations.whitebox.connect import classes, configuration, outside, permitted
-from annotations.whitebox.connect.answers import Refused
-from annotations.whitebox.connect.branches import Branches, Ended, Left, Returned, Yielded, restore
-from annotations.whitebox.connect.classes import Class, Follower, Method, Object, Super
-from annotations.whitebox.connect.module_text import Definition
-from annotations.whitebox.connect.outside import UNREAD, Default, Open, Outside
-from annotations.whitebox.connect.script_functions import Function, Scope
-from annotations.whitebox.connect.standard import Namespace
-from annotations.whitebox.connect.values import (
+from annotations.whitebox.following import classes, configuration, outside, permitted
+from annotations.whitebox.following.branches import (
+    Branches,
+    Ended,
+    Left,
+    Returned,
+    Yielded,
+    restore,
+)
+from annotations.whitebox.following.classes import Class, Follower, Method, Object, Super
+from annotations.whitebox.following.module_text import Definition
+from annotations.whitebox.following.outside import UNREAD, Default, Open, Outside, Refused
+from annotations.whitebox.following.script_functions import Function, Scope
+from annotations.whitebox.following.standard import Namespace
+from annotations.whitebox.following.values import (
     FIXED,
     UNSET,
     are_lists,

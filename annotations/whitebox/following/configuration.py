@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from annotations.whitebox.connect import outside
-from annotations.whitebox.connect.outside import Default, Defaults, Outside, as_default
 from annotations.whitebox.derivation import SETTINGS
+from annotations.whitebox.following import outside
+from annotations.whitebox.following.outside import Default, Defaults, Outside, as_default
 from annotations.whitebox.sandbox import project_of
 
 BYTES_MAX: Final = 2**20

@@ -26,7 +26,7 @@ from types import FrameType, ModuleType
 from typing import Any, Final, cast
 
 from annotations.dataflow import Position
-from annotations.whitebox.connect.places import caller
+from annotations.whitebox.following.places import caller
 from annotations.whitebox.python_chance import Chance, reason_of
 
 SERVICES: Final = frozenset(
@@ -51,6 +51,14 @@ def note_once(text: str) -> None:
     """Say once, at the first place, what is taken for granted."""
     if all(text != noted for noted, _ in NOTES):
         note(text)
+
+
+class Refused(Exception):  # noqa: N818 - it is the user's code that meets it
+    """The code asked for something that only data, and so a running Spark, can answer."""
+
+
+class Asked(Refused):
+    """It was asked for outside of the function of a micro-batch."""
 
 
 MADE: Final[dict[str, type[Outside]]] = {}

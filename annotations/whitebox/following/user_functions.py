@@ -25,18 +25,20 @@ from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.whitebox import ir
-from annotations.whitebox.connect import outside
-from annotations.whitebox.connect.batches import (
+from annotations.whitebox.datatypes import UNKNOWN, DataType
+from annotations.whitebox.derivation import SETTINGS
+from annotations.whitebox.following import outside
+from annotations.whitebox.following.batches import (
     batches_of,
     given_all,
     made_of,
     methods_given_all,
     whole_batch,
 )
-from annotations.whitebox.connect.classes import Class, Object
-from annotations.whitebox.connect.failures import lost
-from annotations.whitebox.connect.frame_loops import maps_records
-from annotations.whitebox.connect.module_text import (
+from annotations.whitebox.following.classes import Class, Object
+from annotations.whitebox.following.failures import lost
+from annotations.whitebox.following.frame_loops import maps_records
+from annotations.whitebox.following.module_text import (
     Definition,
     ModuleText,
     Named,
@@ -46,9 +48,7 @@ from annotations.whitebox.connect.module_text import (
     words,
     yields,
 )
-from annotations.whitebox.connect.program import Unparsed, module_file, tree_of
-from annotations.whitebox.datatypes import UNKNOWN, DataType
-from annotations.whitebox.derivation import SETTINGS
+from annotations.whitebox.following.program import Unparsed, module_file, tree_of
 from annotations.whitebox.python_chance import (
     GIVEN,
     NAMED,

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, Final
 
-from annotations.whitebox.connect.configuration import opened
+from annotations.whitebox.following.configuration import opened
 
 _MODULES: Final = frozenset(
     {
@@ -52,10 +52,11 @@ _OWNERS: Final = (
     "pyspark.sql.",
     "pyspark.pipelines.",
     "annotations.whitebox.connect.",
+    "annotations.whitebox.following.",
 )
 """Modules whose objects may be used."""
 _FOLLOWING: Final = tuple(
-    f"annotations.whitebox.connect.{name}."
+    f"annotations.whitebox.following.{name}."
     for name in ("branches", "calls", "evaluation", "interpreter", "script_functions")
 )
 """Modules whose objects stand for what a script has itself."""

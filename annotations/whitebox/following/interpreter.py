@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from annotations.dataflow import Position
-from annotations.whitebox.connect import classes, configuration, outside, permitted, places
-from annotations.whitebox.connect.branches import Left, Raised, Returned, State, Yielded, restore
-from annotations.whitebox.connect.calls import COMMANDS, Calls, describes, is_name
-from annotations.whitebox.connect.classes import Class, Method, Object
-from annotations.whitebox.connect.outside import Outside
-from annotations.whitebox.connect.program import Unparsed, module_file, tree_of
-from annotations.whitebox.connect.script_functions import Function, Scope
-from annotations.whitebox.connect.standard import Namespace
-from annotations.whitebox.connect.values import (
+from annotations.whitebox.following import classes, configuration, outside, permitted, places
+from annotations.whitebox.following.branches import Left, Raised, Returned, State, Yielded, restore
+from annotations.whitebox.following.calls import COMMANDS, Calls, describes, is_name
+from annotations.whitebox.following.classes import Class, Method, Object
+from annotations.whitebox.following.outside import Outside
+from annotations.whitebox.following.program import Unparsed, module_file, tree_of
+from annotations.whitebox.following.script_functions import Function, Scope
+from annotations.whitebox.following.standard import Namespace
+from annotations.whitebox.following.values import (
     as_by_default,
     chance_of,
     decides,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from annotations.whitebox.connect import permitted
-from annotations.whitebox.connect.answers import Refused
-from annotations.whitebox.connect.classes import Class, Method, Object
-from annotations.whitebox.connect.outside import PLACE, UNREAD, Outside
-from annotations.whitebox.connect.script_functions import Function, Scope
-from annotations.whitebox.connect.standard import Environment
-from annotations.whitebox.connect.values import UNSET, chance_of, perhaps, same_value
+from annotations.whitebox.following import permitted
+from annotations.whitebox.following.classes import Class, Method, Object
+from annotations.whitebox.following.outside import PLACE, UNREAD, Outside, Refused
+from annotations.whitebox.following.script_functions import Function, Scope
+from annotations.whitebox.following.standard import Environment
+from annotations.whitebox.following.values import UNSET, chance_of, perhaps, same_value
 
 STEPS_MAX: Final = 200_000
 """Statements and expressions that are worked out of one script, and half as many objects, lists and
