@@ -12,7 +12,7 @@ those who write an operator; the rest proves the protocol.
   `connections` if wanted; disks lie in memory and may be full
   (`memory_storage`).
 - `checks`: one checker per concern, always on; `seal_invariants`: those of the seal tracker.
-- `sweep`: random schedules (`plans`) and `faults` from a seed; `repro`: files of what failed.
+- `sweep`: random schedules (`plans`) and `faults` from a seed, and files of what failed.
 - `bad_records`: random runs with records that cannot be processed; `query_states`: of SQL that
   keeps less than its records; `processors`: of programs for `StatefulProcessor`; `balance_loads`:
   of the balancer against loads.

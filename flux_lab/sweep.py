@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import multiprocessing
 import os
 import random
@@ -21,7 +22,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -29,9 +30,9 @@ from typing import Final
 from flux_lab.faults import PHASES, ROLES, Deaths, Troubles, phase, role
 from flux_lab.faults import victims as victims
 from flux_lab.plans import Plan, plan_of
-from flux_lab.repro import keep, replay
+from flux_lab.steps import FAULTS
 from flux_lab.world import Step, World
-from flux_runtime.protocol.vocabulary import Node, ProtocolError
+from flux_runtime.protocol.vocabulary import Node, ProtocolError, Shape
 
 STEPS_MAX: Final = 50_000
 """A run that takes more steps than this is taken for a livelock."""
@@ -330,3 +331,58 @@ def _replay(path: Path) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def keep(plan: Plan, steps: Sequence[Step], folder: Path, *, name: str, story: str = "") -> Path:
+    """Write a run as a file that `replay` reads, and its story as text; gives the file's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    listed = [[step.kind, step.at, step.peer] for step in steps]
+    path.write_text(json.dumps({"plan": asdict(plan), "steps": listed}) + "\n")
+    if story:
+        path.with_suffix(".txt").write_text(story)
+    return path
+
+
+def replay(path: Path, *, stories: bool = False) -> World:
+    """Perform the steps of a kept run as far as they are possible, then go on to the end.
+
+    The protocol may have changed since: a step that is not possible any more is left out.
+
+    Raises:
+        ProtocolError: what the run violates; with `stories`, also what the nodes concerned did.
+    """
+    kept = json.loads(path.read_text())
+    shape = Shape(**kept["plan"].pop("shape"))
+    shape = replace(shape, widths=tuple(shape.widths))
+    world = Plan(shape=shape, **kept["plan"]).world(stories=stories)
+    step: Step | None = None
+    try:
+        for kind, at, peer in kept["steps"]:
+            step = Step(kind, _place(at), None if peer is None else _place(peer))
+            if step in world.steps() or _may_strike(world, step):
+                world.perform(step)
+        while steps := world.steps():
+            step = next((s for s in steps if s.kind in ENDING), steps[0])
+            world.perform(step)
+        world.validate()
+        world.finished()
+    except ProtocolError as violation:
+        if not stories:
+            raise
+        raise ProtocolError(f"{violation}\n{world.tale(step)}") from violation
+    return world
+
+
+ENDING = ("relieve", "free disk", "resume")
+"""What ends a trouble; until then, partitions might take turns in memory for ever."""
+
+
+def _may_strike(world: World, fault: Step) -> bool:
+    there = fault.at in world.site or fault.at in world.site.values()
+    whole = fault.kind != "move" or world.controller.whole
+    return fault.kind in FAULTS and there and whole
+
+
+def _place(at: int | list[int]) -> Node | int:
+    return at if isinstance(at, int) else Node(*at)

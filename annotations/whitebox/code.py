@@ -34,7 +34,7 @@ from annotations.whitebox.sql_dialect import seconds_of
 from annotations.whitebox.type_text import sql_text
 
 if TYPE_CHECKING:
-    from annotations.whitebox.bloom.files import Named
+    from annotations.whitebox.bloom.program import Named
     from annotations.whitebox.pyspark_code import Function
     from annotations.whitebox.sandbox import Limits
 
@@ -292,7 +292,7 @@ class Code:
         self, bloom: str, position: Position | None, output: str, inputs: Mapping[str, Input]
     ) -> Query:
         """The plan of an output of a Bloom module; BadInput with the mistakes of its text."""
-        from annotations.whitebox.bloom.files import Named
+        from annotations.whitebox.bloom.program import Named
 
         if bloom not in self._named:
             folder = self.dataflow.file.parent if self.dataflow.file is not None else FilePath()

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from flux_lab.papers.admission import admitted
 from flux_lab.papers.copies import SegmentCopy, next_offset
 from flux_lab.papers.frames import put_frame, take_acks, take_credits, take_message
 from flux_lab.papers.hosted import entry_of, notice_hosted
-from flux_lab.papers.protocol.channels import Frame, Multiplexer
+from flux_lab.papers.protocol.channels import Channel, Frame, Multiplexer, takes_credit
 from flux_lab.papers.protocol.ends import Egress, Ingress
 from flux_lab.papers.protocol.messages import (
     Avail,
@@ -36,6 +35,7 @@ from flux_lab.papers.protocol.segment import Segment, SegmentState
 from flux_runtime.protocol.dataflow import Dataflow, InParts, Rows
 from flux_runtime.protocol.spill import Storage, Unit
 from flux_runtime.protocol.vocabulary import (
+    INGRESS,
     THE_INGRESS,
     Node,
     Pair,
@@ -585,3 +585,65 @@ class Host:
         """Units that producers here keep for consumers."""
         machines: list[Any] = [m for m in self.nodes.values() if m.boundary.producer is not None]
         return sum(len(o.buffer) for m in machines for o in m.boundary.producer.outlets)
+
+
+CHANNEL_MAX: Final = 1 << 16
+"""Unread messages of one channel; the protocol's own rules keep far below."""
+
+
+class Receiver(Protocol):
+    """The receiver of a frame: a `Host`."""
+
+    dataflow: Dataflow
+    me: int
+    where: dict[Node, int]
+    credits: int
+
+
+def admitted(host: Receiver, site: int, mux: Multiplexer, frame: Frame) -> Frame:
+    """The frame, without credits of channels that are no more.
+
+    Args:
+        host: the receiver.
+        site: the sender.
+        mux: the connection between them.
+        frame: what it sent.
+
+    Raises:
+        Malformed: that site has no business saying so, or ignores its credits.
+    """
+    for channel, n in frame.credits:
+        if not 0 < n <= mux.spent.get(channel, n):
+            raise Malformed(f"{n} credits that have not been spent")
+    if frame.credits:
+        known = tuple((c, n) for c, n in frame.credits if c in mux.spent)
+        frame = Frame(frame.envelopes, known)
+    for src, dst, message in ((e.src, e.dst, e.message) for e in frame.envelopes):
+        _check(host, site, mux, Channel(src, dst), takes_credit(message))
+    return frame
+
+
+def _check(host: Receiver, site: int, mux: Multiplexer, channel: Channel, credit: bool) -> None:
+    src, dst = channel
+    exist = _exists(host.dataflow, dst) and _exists(host.dataflow, src)
+    if host.where.get(src, site) != site or not exist:
+        raise Malformed(f"a message from {src} to {dst} by site {site}")
+    if host.where.get(dst, host.me) != host.me or abs(src.stage - dst.stage) != 1:
+        raise Malformed(f"a message to {dst}, which is not here")
+    held = mux.inbox.get(dst, {}).get(src)
+    if held is None:
+        return
+    if len(held) >= CHANNEL_MAX:
+        raise Malformed(f"{len(held)} unread messages from {src}")
+    if credit:
+        unread = sum(map(takes_credit, held))
+        if unread + mux.owed.get(channel, 0) >= host.credits:
+            raise Malformed(f"rows without credit from {src}")
+
+
+def _exists(dataflow: Dataflow, node: Node) -> bool:
+    shape = dataflow.shape
+    if not INGRESS <= node.stage <= len(shape.widths):
+        return False
+    width = 1 if shape.outside(node.stage) else shape.widths[node.stage]
+    return node.part < width and node.copy < 2

@@ -19,6 +19,6 @@
 - `controller`: `run_controller(config)`; `leader`: one term of leading.
 - `leader_state`: its decisions, without I/O; `leader_steps`: what happens to it, and what it
   does, as two tables. Parts of the state: `view` (what sites are told), `client_service` (clients),
-  `balance` (rounds). `stage_log` and `reports` are what is written of the stage.
+  `balance` (rounds). `stage_log` is what is written of the stage.
 - `client`, `feeder`, `reader`: the outside.
 """

@@ -27,9 +27,8 @@ from flux_runtime.site.journal import Journal, Key
 from flux_runtime.site.leader_state import LeaderState
 from flux_runtime.site.ledger import Event, Ledger
 from flux_runtime.site.record import EventRecord
-from flux_runtime.site.reports import Reports
 from flux_runtime.site.shell import Link, Shell
-from flux_runtime.site.stage_log import StageLog, StageNumbers
+from flux_runtime.site.stage_log import Reports, StageLog, StageNumbers
 from flux_runtime.site.steps import Step
 from flux_runtime.site.wire import Malformed
 

@@ -12,7 +12,7 @@
   `backfill`: a past range of it, beside a running one;
   `runner`: runs the units;
   `context`: what each of them is handed; `lineage`: the run as OpenLineage events.
-- `query`: one streaming query, its checkpoint's errors explained (`checkpoint_errors`); `native`:
+- `query`: one streaming query, its checkpoint's errors explained; `native`:
   a unit that is nothing but such a query; `frames`: what is done to DataFrames; `key_columns`:
   keys of partitions as columns; `faults`: points at which tests end the process.
 - Rooms: `ends` for sources and sinks; `sealed`, `stateful` and `flux` for the other kinds of

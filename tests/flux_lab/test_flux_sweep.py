@@ -16,8 +16,7 @@ from flux_lab.papers.protocol.messages import Instruction
 from flux_lab.papers.protocol.outlet import Outlet
 from flux_lab.papers.protocol.segment import Segment
 from flux_lab.plans import Plan
-from flux_lab.repro import replay
-from flux_lab.sweep import RunError
+from flux_lab.sweep import RunError, replay
 from flux_runtime.protocol.vocabulary import ProtocolError, Shape
 
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from flux_lab.reference import reference
-from flux_lab.resume.checks import Expected
 from flux_lab.resume.explore import CONFIGURATIONS, ExplorationError, explore
 from flux_lab.resume.mutations import MUTATIONS, Mutation, changed, noticed
 from flux_lab.resume.sweep import RunError, run, sweep
+from flux_lab.resume.world import Expected
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_runtime.protocol.vocabulary import Pair, Shape
 from flux_runtime.resume.flow import Flow

@@ -7,11 +7,11 @@ Bloom is the language of section VII of the Blazes paper: collections that persi
 rules over them, so that whether a path is confluent and what it keeps can be read off the text. The
 grammar is `bloom.lark`; docs/reference/bloom.md says what each construct means and gives.
 
-- `program`: the entry; `files`: the module that a component of a dataflow file names.
+- `program`: the entry, and the module that a component of a dataflow file names.
 - `tokens`, `parser`, `shaping`: text becomes the `tree`.
 - `modules`, `library`: collections and rules by their full names, with what modules include.
 - `scope`, `relations`, `joins`, `groups`, `lattices`: the right side of a rule as a relation;
-  `blocks`, `expressions`, `rows`, `ruby`: what a block makes of a row.
+  `blocks`, `expressions`, `rows`: what a block makes of a row.
 - `cycles`, `plans`: the rules of a module put together; `text`: the result as a dataflow file.
 """
 

@@ -10,6 +10,6 @@ smaller one (`flux_runtime.resume`).
   (`neighbour`: what both know); `producer`, `consumer`: all of them; inputs are merged.
 - `boundary`: what every node does with links and log; `ends`: ingress and egress; `segment`: a copy
   of a pair. Its `back` is the operator's state.
-- `controller`: membership and placement; `replica_sets`: whole cluster pairs.
+- `controller`: membership and placement, also of whole cluster pairs.
 - `channels`: one connection per pair of sites.
 """

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from flux_lab.papers.protocol.messages import (
     Avail,
+    CatchUpCommit,
     CatchUpDone,
     CatchUpReady,
     CatchUpStart,
@@ -18,7 +19,6 @@ from flux_lab.papers.protocol.messages import (
     LogEntry,
     Notice,
 )
-from flux_lab.papers.protocol.replica_sets import chained_sets, end_set, plan_set
 from flux_runtime.protocol.orders import (
     CatchUp,
     Copy,
@@ -376,3 +376,65 @@ class Controller:
                 if copy is not None and copy.status is ACTIVE:
                     found.add(Node(*near, c, copy.life))
         return frozenset(found)
+
+
+def end_set(controller: Controller, c: int) -> list[Order]:
+    """RS-1: copy c of some pair is dead; the others of its set go with it."""
+    out: list[Order] = []
+    for pair, view in list(controller.pairs.items()):
+        copy = view.copies[c]
+        if copy is not None and copy.status is not Status.DEAD:
+            out.append(Destroy(Node(*pair, c, copy.life)))
+            out += controller.fail(pair, c)
+    return out
+
+
+def plan_set(controller: Controller) -> list[Order]:
+    """RS-2, RS-3: the next step of the one rebuilding that there can be."""
+    out: list[Order] = []
+    incomplete = controller.incomplete()
+    if not controller.in_hand and incomplete:
+        c = incomplete[0][1]
+        if len(incomplete) < len(controller.pairs) or any(of != c for _, of in incomplete):
+            return out
+        out += _announce(controller, c)
+    phases = {now.phase for now in controller.in_hand}
+    ready = all(
+        controller.pairs[now.pair].ready == controller.failures for now in controller.in_hand
+    )
+    if phases == {Phase.ANNOUNCED} and ready:  # CT-5, for all
+        _advance(controller, Phase.STARTED)
+        controller.log += tuple(CatchUpStart(now.pair, now.attempt) for now in controller.in_hand)
+    if phases == {Phase.MOVED}:  # RS-3
+        _advance(controller, Phase.COMMITTED)
+        controller.log += tuple(CatchUpCommit(now.pair, now.attempt) for now in controller.in_hand)
+    return out
+
+
+def _advance(controller: Controller, phase: Phase) -> None:
+    controller.in_hand = tuple(now._replace(phase=phase) for now in controller.in_hand)
+
+
+def _announce(controller: Controller, c: int) -> list[Order]:
+    """Standbys for all copies c, with one attempt number, away from every site of the other set."""
+    taken = {copy.site for node, copy in controller.nodes() if node.copy == other(c)}
+    sites = sorted(controller.sites - taken)
+    if not sites:
+        return []
+    out: list[Order] = []
+    attempt = 1 + max(view.attempts for view in controller.pairs.values())  # AB-1
+    for n, pair in enumerate(controller.shape.pairs()):
+        site = sites[n % len(sites)]
+        view = controller.pairs[pair]
+        controller.pairs[pair] = view._replace(attempts=attempt)
+        controller.set_copy(pair, c, Copy(Status.STANDBY, attempt, site))
+        controller.log += (Avail(pair, c, attempt),)
+        controller.in_hand += (CatchUp(pair, c, attempt, Phase.ANNOUNCED),)
+        out.append(Instantiate(Node(*pair, c, attempt), site))
+    return out
+
+
+def chained_sets(pairs: tuple[Pair, ...], sites: int) -> dict[tuple[Pair, int], int]:
+    """Half of the sites for either set."""
+    half = sites // 2
+    return {(pair, copy): copy * half + pair.part % half for pair in pairs for copy in (0, 1)}

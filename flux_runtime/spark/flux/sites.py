@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,6 @@ from flux_runtime.site.client import Client, DataLost, Unreachable
 from flux_runtime.site.config import Balance, Config, ControllerConfig
 from flux_runtime.site.key import JobKey
 from flux_runtime.spark.context import file_name
-from flux_runtime.spark.flux.rebalance import send_one_site_away
 from flux_runtime.spark.flux.site_task import (
     CROWDED,
     PACKAGES,
@@ -43,7 +43,9 @@ from flux_runtime.spark.flux.site_task import (
     own_address,
 )
 from flux_runtime.zookeeper.access import Ensemble
+from flux_runtime.zookeeper.client import connect
 from flux_runtime.zookeeper.errors import ZooKeeperProblem
+from flux_runtime.zookeeper.nodes import app_path, delete
 
 CONTROLLERS: Final = 2
 """A leader and a follower that can take over at once."""
@@ -368,3 +370,51 @@ def brief(error: BaseException) -> str:
     spark = [line.rpartition("Exception: ")[2] for line in lines if "Exception: " in line]
     message = (spark or [line for line in lines if line] or [type(error).__name__])[0]
     return message.partition(". ")[0][:300]
+
+
+AWAY_S: Final = 5.0
+
+
+def send_one_site_away(config: Config, seats: Path, *, sites: int, room: int) -> int | None:
+    """Have a site leave an executor that holds too many; its place, or None if all is well.
+
+    Args:
+        config: how the stage is reached.
+        seats: where sites say which executor they are in.
+        sites: how many the stage has.
+        room: how many an executor is to hold at most.
+
+    Raises:
+        Unreachable: no controller answers.
+        DataLost: a pair has lost both copies.
+        ZooKeeperProblem: ZooKeeper cannot be reached.
+    """
+    taken = Counter(seat.parent.name for seat in seats.glob("*/*"))
+    if max(taken.values(), default=0) <= room:
+        return None
+    with Client(config, patience_s=AWAY_S) as client:
+        identity = site_to_move(client.status(), sites=sites, room=room)
+    if identity is None:
+        return None
+    assert config.zookeeper is not None
+    with connect(config.zookeeper) as zookeeper:  # this fences it, as the leader would
+        delete(zookeeper, [f"{app_path(config.app, 'sites')}/{identity}"])
+    return int(identity.partition(".")[0])
+
+
+def site_to_move(status: dict[str, Any], *, sites: int, room: int) -> str | None:
+    """The identity of a site that had better be in another executor.
+
+    None while anything recovers: until its copies are elsewhere, a pair has only one.
+    """
+    if not status["whole"] or len(status["sites"]) < sites:
+        return None
+    together: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for site in status["sites"]:
+        together.setdefault((site["host"], site["executor"]), []).append(site)
+    fullest = max(together.values(), key=len)
+    if len(fullest) <= room:
+        return None
+    copies = Counter(at for *_, at, _ in status["copies"])
+    identity: str = min(fullest, key=lambda site: copies[site["number"]])["id"]
+    return identity

@@ -14,7 +14,7 @@ from flux_runtime.site.collector import collected
 from flux_runtime.site.hosting import flow_of
 from flux_runtime.site.ledger import Event, Ledger, separation
 from flux_runtime.site.resume_ledger import ResumeLedger
-from flux_runtime.spark.flux.rebalance import site_to_move
+from flux_runtime.spark.flux.sites import site_to_move
 
 
 def happen(ledger: Ledger, *events: Event) -> None:
