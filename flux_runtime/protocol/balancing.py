@@ -190,8 +190,8 @@ def _best(
 
 
 def _without(site: SiteStatistics, part: Part, utilisation: float) -> SiteStatistics:
-    kept = {p: n for p, n in site.processed.items() if p != part}
-    return replace(site, utilisation=utilisation, processed=kept)
+    processed = {p: n for p, n in site.processed.items() if p != part}
+    return replace(site, utilisation=utilisation, processed=processed)
 
 
 def _with(site: SiteStatistics, part: Part, n: float, utilisation: float) -> SiteStatistics:

@@ -127,9 +127,9 @@ class Controller:
         """RS-20: copies of every pair, side by side on neighbouring sites."""
         copies = [(self._new(pair), self.ends) for s in self.flow.stages if self.flow.is_end(s)
                   for pair in self.flow.pairs(s)]  # fmt: skip
-        each = min(self.flow.dataflow.shape.copies, len(self.sites))
+        copies_each = min(self.flow.dataflow.shape.copies, len(self.sites))
         for pair in self.flow.segments():
-            for turn in range(each):
+            for turn in range(copies_each):
                 site = self.sites[(pair.part + turn) % len(self.sites)]
                 copies.append((self._new(pair), site))
         if self.sites:

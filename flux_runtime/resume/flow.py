@@ -56,12 +56,12 @@ class Flow:
                 "units of a batch: only the papers' protocol runs them"
             )
         inputs = self.inputs or tuple((s - 1,) for s in range(self.last + 1))
-        wrong = [s for s, read in enumerate(inputs) if not read or not max(read) < s]
+        misplaced = [s for s, read in enumerate(inputs) if not read or not max(read) < s]
         read_by = {s: tuple(t for t, r in enumerate(inputs) if s in r) for s in self.stages}
         unread = [s for s in self.stages if s != self.last and not read_by[s]]
-        if len(inputs) != self.last + 1 or wrong or unread or min(min(r) for r in inputs) < -1:
+        if len(inputs) != self.last + 1 or misplaced or unread or min(min(r) for r in inputs) < -1:
             raise ValueError(
-                f"{len(inputs)} inputs for stages 0 to {self.last}: stages {wrong} must read "
+                f"{len(inputs)} inputs for stages 0 to {self.last}: stages {misplaced} must read "
                 f"stages before them, stages {unread} must be read"
             )
         if min(self.window, self.ack_every) < 1:

@@ -533,16 +533,16 @@ class Site:
         audience = self._audience
         if audience is None:
             audience = self._audience = dict.fromkeys(self._producer_sites())
-        told, batches, units, resumes = self._told, self._batches, self._units, self._resumes
+        answered, batches, units, resumes = self._told, self._batches, self._units, self._resumes
         enough = self.flow.ack_every * len(self.replicas)
         frames = []
         for there in {**dict.fromkeys(units), **dict.fromkeys(resumes), **audience}:
-            last, when = told.get(there, ((), -enough))
+            last, when = answered.get(there, ((), -enough))
             news = acks if there in audience and last != acks else ()
             rows, wants = units.get(there, ()), resumes.get(there, ())
             if rows or wants or (news and (idle or batches - when >= enough)):
                 if news:
-                    told[there] = (acks, batches)
+                    answered[there] = (acks, batches)
                 frames.append((there, Frame(self.position, tuple(rows), news, tuple(wants))))
         units.clear()
         resumes.clear()
@@ -580,9 +580,9 @@ class Site:
         """
         window = self.flow.window
         for copy, replica in self.replicas.items():
-            wrong = [batch for batch in replica.rows if not 0 < batch - replica.done <= window]
-            if wrong or len(replica.held) > window:
-                raise ProtocolError(f"over the bound: {copy} after {replica.done}: {wrong}, "
+            outside = [batch for batch in replica.rows if not 0 < batch - replica.done <= window]
+            if outside or len(replica.held) > window:
+                raise ProtocolError(f"over the bound: {copy} after {replica.done}: {outside}, "
                                     f"holds {len(replica.held)}")  # fmt: skip
             if replica.held and replica.done - len(replica.held) < self.low[copy.stage]:
                 raise ProtocolError(f"{copy} holds what nobody wants")

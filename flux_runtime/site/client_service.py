@@ -132,8 +132,8 @@ class ClientService:
         ledger = self._term.ledger
         return tuple(
             ledger.sites[site].address
-            for _, site, whole in ledger.site_of(self._term.collector)
-            if whole and site in ledger.sites
+            for _, site, active in ledger.site_of(self._term.collector)
+            if active and site in ledger.sites
         )
 
     def on_loss(self, pair: Pair, why: str) -> None:

@@ -183,20 +183,20 @@ class ControllerConfig(Config):
         return self.balance
 
 
-def load(made: Made) -> Dataflow:
+def load(maker: Made) -> Dataflow:
     """The dataflow that a function gives.
 
     Raises:
         ValueError: `module:function` does not name one.
     """
-    if not isinstance(made, str):
-        return made()
-    module, _, name = made.partition(":")
+    if not isinstance(maker, str):
+        return maker()
+    module, _, name = maker.partition(":")
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{made!r} names no function: {error}") from error
+        raise ValueError(f"{maker!r} names no function: {error}") from error
     dataflow = function()
     if not isinstance(dataflow, Dataflow):
-        raise ValueError(f"{made!r} gives {type(dataflow).__name__}, not a Dataflow")
+        raise ValueError(f"{maker!r} gives {type(dataflow).__name__}, not a Dataflow")
     return dataflow

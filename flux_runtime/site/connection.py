@@ -239,11 +239,11 @@ async def listen(
     """
     strangers: set[Connection] = set()
 
-    def made() -> Connection:
+    def protocol() -> Connection:
         return Connection(owner, key, dialing=False, strangers=strangers)
 
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(made, bind, port, backlog=STRANGERS_MAX)
+    server = await loop.create_server(protocol, bind, port, backlog=STRANGERS_MAX)
     return server, int(server.sockets[0].getsockname()[1])
 
 
@@ -264,10 +264,10 @@ async def dial(
     """
     loop = asyncio.get_running_loop()
 
-    def made() -> Connection:
+    def protocol() -> Connection:
         connection = Connection(owner, key, dialing=True)
         connection.peer = peer
         return connection
 
-    _, connection = await asyncio.wait_for(loop.create_connection(made, *address), timeout_s)
+    _, connection = await asyncio.wait_for(loop.create_connection(protocol, *address), timeout_s)
     return connection

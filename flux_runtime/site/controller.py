@@ -183,8 +183,10 @@ class Term:
     async def run(self) -> bool:
         """Gives whether the job has ended."""
         loop = self.loop
-        log_, kept = await loop.run_in_executor(None, control_log, self.client, self.config.app)
-        known = await loop.run_in_executor(None, kept_state, kept)
+        log_, snapshots = await loop.run_in_executor(
+            None, control_log, self.client, self.config.app
+        )
+        known = await loop.run_in_executor(None, kept_state, snapshots)
         if known is not None:
             self.next, state = known
             restore(self.ledger, state)
@@ -210,7 +212,7 @@ class Term:
                 self.following = False
             if self.ledger.stopped:
                 return True
-            return await self._lead(log_, kept, leadership, roster)
+            return await self._lead(log_, snapshots, leadership, roster)
         except Trimmed:
             log.info("the log has been trimmed meanwhile; beginning with what is kept of it")
             return False
@@ -237,7 +239,7 @@ class Term:
             await asyncio.sleep(AGAIN_S)
 
     async def _lead(
-        self, log_: ControlLog, kept: Versioned, leadership: Leadership, roster: Roster
+        self, log_: ControlLog, snapshots: Versioned, leadership: Leadership, roster: Roster
     ) -> bool:
         def remove(identity: str) -> None:
             for member in list(roster.members.values()):
@@ -250,7 +252,7 @@ class Term:
                 return None
             return frozenset(member.name for member in roster.members.values())
 
-        record = ZooKeeperRecord(log_, kept, leadership)
+        record = ZooKeeperRecord(log_, snapshots, leadership)
         self.leader = Leader(self.config, self.ledger, record, remove=remove, members=members)
         try:
             await self.front.lead(self.leader)

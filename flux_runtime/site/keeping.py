@@ -110,7 +110,9 @@ class Keeping:
     @property
     def again_s(self) -> float | None:
         """Seconds after which `look` has more to write; None: not before something happens."""
-        if self.batch is None and any(not each.ready for each in self._beforehand.values()):
+        if self.batch is None and any(
+            not preparation.ready for preparation in self._beforehand.values()
+        ):
             return max(0.0, self._again - time.monotonic())
         return None
 

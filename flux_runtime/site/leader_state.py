@@ -183,8 +183,8 @@ class LeaderState:
                 self._recorded(count)
             case Tick(members):
                 self._tick(members)
-            case SiteRegistered(link, said):
-                self._site_registered(link, said)
+            case SiteRegistered(link, registration):
+                self._site_registered(link, registration)
             case ClientGreeted(link, source, taken):
                 self.clients.greeted(link, source, taken)
             case FollowerGreeted(link):
@@ -319,8 +319,8 @@ class LeaderState:
     def _watch(self, batch: int) -> None:
         """Have the collector's sites say when they have passed the batch fed last."""
         if self.latency.fed(batch, self.now):
-            for _, site, whole in self.ledger.site_of(self.collector):
-                if whole and site in self.attached:
+            for _, site, active in self.ledger.site_of(self.collector):
+                if active and site in self.attached:
                     self.tell(self.attached[site], control.Watch(batch))
 
     @property

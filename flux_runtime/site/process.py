@@ -45,8 +45,8 @@ def warm_up() -> None:
     pa.record_batch({"a": [0]}).take(pa.array([0])).serialize()
 
 
-def _say(**what: Any) -> None:
-    print(json.dumps(what), flush=True)
+def _say(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)
 
 
 if __name__ == "__main__":

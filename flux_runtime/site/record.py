@@ -54,9 +54,9 @@ class ZooKeeperRecord:
         leadership: of this process.
     """
 
-    def __init__(self, log: ControlLog, kept: Versioned, leadership: Leadership) -> None:
+    def __init__(self, log: ControlLog, snapshots: Versioned, leadership: Leadership) -> None:
         self.log = log
-        self.kept = kept
+        self.kept = snapshots
         self.leadership = leadership
         self.next = 0
 
@@ -76,9 +76,9 @@ class ZooKeeperRecord:
         self.log.trim(self.leadership, self.next - SLACK_ENTRIES)
 
 
-def kept_state(kept: Versioned) -> tuple[int, bytes] | None:
+def kept_state(snapshots: Versioned) -> tuple[int, bytes] | None:
     """The number of the first entry that a kept state does not cover, and the state."""
-    entries = kept.read()
+    entries = snapshots.read()
     if entries is None:
         return None
     return int.from_bytes(entries[0][:8], "big"), entries[0][8:]

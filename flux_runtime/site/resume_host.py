@@ -329,8 +329,8 @@ class ResumeHost:
                 spent[copy] = self.cpu() - at
         for of, batches in shared.items():
             at = self.cpu()
-            made = of.run([(copy.part, rows) for copy, rows in batches])
-            outputs |= {copy: rows for (copy, _), rows in zip(batches, made, strict=True)}
+            results = of.run([(copy.part, rows) for copy, rows in batches])
+            outputs |= {copy: rows for (copy, _), rows in zip(batches, results, strict=True)}
             spent |= dict.fromkeys((copy for copy, _ in batches), (self.cpu() - at) / len(batches))
         for copy, rows in outputs.items():
             units = [] if copy.stage == self.flow.last else self.flow.split(copy.stage, rows)

@@ -137,8 +137,8 @@ class SiteState:
             case SiteReached(link, number):
                 self._peers[link] = number
                 self._emit(Introduce(link))
-            case SiteIntroduced(link, said, dialing):
-                self.waiting[link] = (said, dialing)
+            case SiteIntroduced(link, introduction, dialing):
+                self.waiting[link] = (introduction, dialing)
                 self._seat_waiting()
             case DialFailed(number, address, began, why):
                 self._dial_failed(number, address, began, why)

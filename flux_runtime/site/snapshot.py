@@ -90,8 +90,8 @@ def restore(ledger: Ledger, data: bytes) -> None:
 
 
 def _copies(copies: list[list[int]]) -> tuple[Copy | None, ...]:
-    whole = [Copy(Status.ACTIVE, life, site) for life, site in copies]
-    return (whole[0], whole[1] if len(whole) == 2 else None)
+    active = [Copy(Status.ACTIVE, life, site) for life, site in copies]
+    return (active[0], active[1] if len(active) == 2 else None)
 
 
 def _restored(value: dict[str, Any]) -> Layout:

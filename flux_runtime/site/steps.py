@@ -21,6 +21,6 @@ def table(events: tuple[type[Step], ...], instructions: tuple[type[Step], ...]) 
         yield "|---|---|---|"
         for kind in kinds:
             names = ", ".join(f"`{field.name}`" for field in fields(kind))
-            (what,) = (kind.__doc__ or "").splitlines()
-            yield f"| `{kind.__name__}` | {names} | {what} |"
+            (summary,) = (kind.__doc__ or "").splitlines()
+            yield f"| `{kind.__name__}` | {names} | {summary} |"
         yield ""

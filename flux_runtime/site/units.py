@@ -66,13 +66,13 @@ def _put(
     acks: Iterable[Ack] = (),
     resumes: Iterable[Resume] = (),
 ) -> None:
-    said = [ACK.pack(*copy, done) for copy, done in acks]
+    acknowledged = [ACK.pack(*copy, done) for copy, done in acks]
     wanted = [
         RESUME.pack(*consumer, *producer, NO_MORE if after is None else after)
         for consumer, producer, after in resumes
     ]
-    head = HEAD.pack(position, len(table) // UNIT.size, len(said), len(wanted))
-    out.add(Kind.UNITS, head, table, *said, *wanted, *rows)
+    head = HEAD.pack(position, len(table) // UNIT.size, len(acknowledged), len(wanted))
+    out.add(Kind.UNITS, head, table, *acknowledged, *wanted, *rows)
 
 
 def take_units(body: memoryview, decoder: RowsDecoder, flow: Flow) -> Frame:

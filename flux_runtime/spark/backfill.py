@@ -223,8 +223,8 @@ class Range:
         for name, source in sorted(job.sources.items() if not problems else ()):
             try:
                 if source.format == "kafka":
-                    kept = None if before is None else before.get("offsets", {}).get(name)
-                    offsets[name] = kept or self._messages(source, places[name])
+                    recorded = None if before is None else before.get("offsets", {}).get(name)
+                    offsets[name] = recorded or self._messages(source, places[name])
                     source.begins, source.ends = offsets[name]
                 else:
                     places[name] = absolute(places[name])
@@ -241,11 +241,11 @@ class Range:
             "offsets": offsets,
             "finished": False,
         }
-        for what in ("sources", "sinks"):
-            if before is not None and before[what] != now[what]:
+        for side in ("sources", "sinks"):
+            if before is not None and before[side] != now[side]:
                 raise ValueError(
-                    f"the range {self.backfill.name} has other {what}: {before[what]}, not "
-                    f"{now[what]}. Give this one another name"
+                    f"the range {self.backfill.name} has other {side}: {before[side]}, not "
+                    f"{now[side]}. Give this one another name"
                 )
         listed = json.loads(json.dumps(now["files"]))
         if before is not None and before["finished"] and before["files"] == listed:
@@ -337,8 +337,8 @@ def _files(source: str, path: str) -> dict[str, Seen]:
     return files
 
 
-def _in_both(source: str, what: str, other: str, sinks: Iterable[str]) -> str:
+def _in_both(source: str, records: str, other: str, sinks: Iterable[str]) -> str:
     return (
-        f"source {source}: {what} of the range are in the range {other} as well, for "
+        f"source {source}: {records} of the range are in the range {other} as well, for "
         f"{', '.join(sorted(sinks))}. Their rows would come twice"
     )

@@ -115,8 +115,8 @@ def changes(then: Fingerprint, now: Fingerprint, job: Job, state: Path) -> list[
         job: whose channels are assigned.
         state: the state folder.
     """
-    found = list(Comparison(then, now, job, state).all())
-    return sorted(found, key=lambda change: (change.goes_on, change.name))
+    changes = list(Comparison(then, now, job, state).all())
+    return sorted(changes, key=lambda change: (change.goes_on, change.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ class UnitState:
     @property
     def of_spark(self) -> bool:
         """Whether Spark keeps a state for its query."""
-        kept = self.folder / CHECKPOINT / "state"
-        return kept.is_dir() and any(kept.iterdir())
+        stores = self.folder / CHECKPOINT / "state"
+        return stores.is_dir() and any(stores.iterdir())
 
     @property
     def in_flight(self) -> bool:
@@ -172,8 +172,8 @@ class Comparison:
             if kind == "sink":
                 yield from self._sink(name, of)
             elif kind == "loop" and name in self.then and self.then.get(name) != self.now.get(name):
-                what = "another one" if name in self.now else "it is gone"
-                yield _refused(name, what, "the units around it keep what went through it")
+                change = "another one" if name in self.now else "it is gone"
+                yield _refused(name, change, "the units around it keep what went through it")
         yield from self._units()
         for name in self.job.sources:
             yield from self._source(f"source {name}", name)
@@ -231,34 +231,34 @@ class Comparison:
     ) -> Change:
         """Another text of a unit's functions."""
         state = self._state_of(unit)
-        what = _TEXT if {"function", "partial"} & {*of} else _TEXT_BEFORE
+        change = _TEXT if {"function", "partial"} & {*of} else _TEXT_BEFORE
         if now.get("channel") and not then.get("channel", True) and state.in_flight:
             because = "a micro-batch is on its way to several places, and may be in one of them"
             remedy = f"run the plan before with --available-now, and change it then; or {GO_BACK}"
-            return _refused(name, what, because, remedy)
+            return _refused(name, change, because, remedy)
         match unit:
             case NativeUnit(stateless=True) if not state.of_spark:
                 return Change(
                     name,
-                    what,
+                    change,
                     True,
                     "records that are read from now on go through the new text; results of those "
                     "before stay as they are",
                 )
             case SealUnit():
-                return self._sealed_text(name, what, unit, then, now)
+                return self._sealed_text(name, change, unit, then, now)
             case NativeUnit():
                 because = "Spark's state holds what the old text made"
             case StatefulUnit():
                 because = "what it keeps and has put out is of the old text"
             case _:
                 because = "the sites keep what the old text made"
-        return _refused(name, what, because)
+        return _refused(name, change, because)
 
     def _sealed_text(
         self,
         name: str,
-        what: str,
+        change: str,
         unit: SealUnit,
         then: Mapping[str, Any],
         now: Mapping[str, Any],
@@ -268,12 +268,12 @@ class Comparison:
         first = [(of["partial"] or [None])[0] for of in (then, now)]
         if first[0] != first[1] and any(of is not None for of in buffered.values()):
             because = "partial aggregates of the old text are buffered"
-            return _refused(name, what, because, RELEASE_FIRST)
+            return _refused(name, change, because, RELEASE_FIRST)
         asking = {interface for interface, feeds in unit.reads.items() if feeds}
         before, after = ([i for i in of["inputs"] if i[0] in asking] for of in (then, now))
         if before != after and state.requests:
             because = "requests wait that went through the old text"
-            return _refused(name, what, because, RELEASE_FIRST)
+            return _refused(name, change, because, RELEASE_FIRST)
         if unit.partial is None:
             for feed in (feed for feeds in unit.waits.values() for feed in feeds):
                 missing = self.not_buffered(feed, buffered[feed.origin.name])
@@ -283,10 +283,10 @@ class Comparison:
                         f"the new text may read {_names(read)} of {feed.origin.name}, which is not "
                         "buffered, since the old one did not"
                     )
-                    return _refused(name, what, because, RELEASE_FIRST)
+                    return _refused(name, change, because, RELEASE_FIRST)
         return Change(
             name,
-            what,
+            change,
             True,
             "partitions that are released from now on are whole ones of the new text; those before "
             "stay as they are",
@@ -359,12 +359,14 @@ class Comparison:
                 yield self._option(name, option)
 
     def _option(self, name: str, option: str) -> Change:
-        what = f"another option {option}"
+        change = f"another option {option}"
         if option.lower() in OF_POSITION:
-            return _refused(name, what, "how far it has been read is written down for the old one")
+            return _refused(
+                name, change, "how far it has been read is written down for the old one"
+            )
         if option.lower() in AT_FIRST:
-            return Change(name, what, True, "it is read on from where it was; this has no effect")
-        return Change(name, what, True, "what is read from now on is read with it")
+            return Change(name, change, True, "it is read on from where it was; this has no effect")
+        return Change(name, change, True, "what is read from now on is read with it")
 
     def _schema(self, name: str, then: str, now: str, readers: Sequence[Unit]) -> Iterator[Change]:
         if then == now:
@@ -379,13 +381,13 @@ class Comparison:
         names = ", ".join(other or added)
         for unit in readers:
             if other and self._keeps_records(unit):
-                what = f"another schema ({names})"
+                change = f"another schema ({names})"
                 because = f"{unit.name} keeps records that have the old columns"
-                yield _refused(name, what, because)
+                yield _refused(name, change, because)
             elif added and self.keeps_column(unit, name.removeprefix("source ")):
-                what = f"a new column ({names})"
+                change = f"a new column ({names})"
                 because = f"{unit.name} keeps whole records, which have all columns that there were"
-                yield _refused(name, what, because)
+                yield _refused(name, change, because)
         if other:
             because = "records that are read from now on have the new columns"
             yield Change(name, f"another schema ({names})", True, because)
@@ -465,8 +467,8 @@ _TEXT_BEFORE: Final = "another text of what is before it"
 _TEXT_CHANGES: Final = (_TEXT, _TEXT_BEFORE)
 
 
-def _refused(name: str, what: str, because: str, remedy: str = GO_BACK) -> Change:
-    return Change(name, what, False, because, remedy)
+def _refused(name: str, change: str, because: str, remedy: str = GO_BACK) -> Change:
+    return Change(name, change, False, because, remedy)
 
 
 def _names(columns: frozenset[str]) -> str:

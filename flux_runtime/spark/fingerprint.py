@@ -109,7 +109,7 @@ def _of_kind(unit: Unit) -> dict[str, Any]:
             }
         case StatefulUnit():
             changed_by = None if unit.changed_by is None else list(unit.changed_by)
-            kept = {
+            summaries = {
                 name: [step and code(step) for step in steps]
                 for name, steps in unit.summaries.items()
             }
@@ -117,7 +117,7 @@ def _of_kind(unit: Unit) -> dict[str, Any]:
             return {
                 "monotone": unit.monotone,
                 "changed_by": changed_by,
-                "partial": [kept, on_kept],
+                "partial": [summaries, on_kept],
             }
         case FluxUnit():
             steps = [

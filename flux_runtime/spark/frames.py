@@ -103,15 +103,18 @@ def grouped_in_tasks(grouped: DataFrame) -> DataFrame:
 
 def _as_aggregated(planned: Any) -> bool:
     """Whether an aggregate puts out its groups and values as they are, in the order of its plan."""
-    made = [*_items(planned.groupingExpressions()), *_items(planned.aggregateAttributes())]
+    planned_columns = [
+        *_items(planned.groupingExpressions()),
+        *_items(planned.aggregateAttributes()),
+    ]
     given = [
         item.child() if item.getClass().getSimpleName() == "Alias" else item
         for item in _items(planned.resultExpressions())
     ]
-    return len(made) == len(given) and all(
+    return len(planned_columns) == len(given) and all(
         item.getClass().getSimpleName() == "AttributeReference"
         and item.exprId().id() == value.toAttribute().exprId().id()
-        for item, value in zip(given, made, strict=True)
+        for item, value in zip(given, planned_columns, strict=True)
     )
 
 

@@ -244,7 +244,7 @@ class Job:
                 None: of equal rows, one is enough.
             replica: number of the replica, from 1.
         """
-        kept, on_kept = partial or ({}, None)
+        summaries, on_kept = partial or ({}, None)
         unit = StatefulUnit(
             name=_replica_name(name, replica),
             fn=fn,
@@ -255,7 +255,7 @@ class Job:
             ordered=ordered,
             order_by=tuple(order_by),
             changed_by=None if changed_by is None else tuple(changed_by),
-            summaries=dict(kept),
+            summaries=dict(summaries),
             on_kept=on_kept,
         )
         return self._add(unit)

@@ -430,9 +430,9 @@ def _changes(job: Job, settings: Settings, state: Storage) -> list[Change]:
     return changes(_read_fingerprint(state, known), now, job, settings.state)
 
 
-def _check_changes(settings: Settings, found: list[Change]) -> None:
+def _check_changes(settings: Settings, changes: list[Change]) -> None:
     """Refuse the job where a change cannot be."""
-    refused = [change for change in found if not change.goes_on]
+    refused = [change for change in changes if not change.goes_on]
     if refused:
         listed = "".join(f"\n  {change}" for change in refused)
         raise JobError(
@@ -451,12 +451,12 @@ def compare(build: Build, settings: Settings) -> int:
                 settings = replace(settings, state=folder)
             state = LocalStorage(settings.state)
             assign_channels(job, state)
-            found = _changes(job, settings, state)
+            changes = _changes(job, settings, state)
     except (DamagedError, StoreError, ValueError, TypeError, OSError) as error:
         print(f"{settings.name}: {error}", file=sys.stderr)
         return 1
-    goes_on = all(change.goes_on for change in found)
-    listed = [change.to_json() for change in found]
+    goes_on = all(change.goes_on for change in changes)
+    listed = [change.to_json() for change in changes]
     print(json.dumps({"schema_version": 1, "goes_on": goes_on, "changes": listed}, indent=2))
     return 0 if goes_on else 1
 

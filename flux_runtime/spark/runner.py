@@ -200,7 +200,7 @@ def run_job(
         fenced,
         channels,
         {name: [unit.name for unit in readers] for name, readers in readers_of(job).items()},
-        kept=[unit.name for unit in job.units.values() if reads_itself(unit)],
+        whole_channels=[unit.name for unit in job.units.values() if reads_itself(unit)],
     )
     context = Context(
         session=session,

@@ -78,8 +78,8 @@ class Unit:
         schema = in_channel(self.schema(session))
         reader = session.readStream.schema(schema).option("maxFileAge", "10000d")
         wanted = {*schema.fieldNames()} if columns is None else {*columns, PRODUCER, COUNT}
-        kept = [column(name) for name in schema.fieldNames() if name in wanted]
-        return reader.parquet(self.channel.uri()).select(kept)
+        columns_read = [column(name) for name in schema.fieldNames() if name in wanted]
+        return reader.parquet(self.channel.uri()).select(columns_read)
 
     def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
         """See `flux_runtime.spark.feed`."""
@@ -163,7 +163,7 @@ class StatefulUnit(Unit):
     on_kept: Operator | None = None
     """The component on what is kept, where that is not records."""
 
-    def kept(self, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    def summarized(self, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
         """The columns that are kept of the records of each interface."""
         return {
             name: self.summaries[name][0](**{name: frame}) if name in self.summaries else frame

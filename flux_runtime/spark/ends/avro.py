@@ -185,9 +185,9 @@ class Encoder:
         try:
             record = {of.name: _plain(row[of.name], of.dataType) for of in self._columns.fields}
             fastavro.schemaless_writer(into, schema, record, strict_allow_default=True)
-            kept = read(into.getvalue(), schema, None)
+            read_back = read(into.getvalue(), schema, None)
             for of in self._columns.fields:
-                was, now = (self._converters[of.name](r[of.name]) for r in (record, kept))
+                was, now = (self._converters[of.name](r[of.name]) for r in (record, read_back))
                 if not _same(was, now):
                     raise ValueError(f"{of.name} would be {now} in place of {was}")
         except Exception as error:
@@ -262,23 +262,25 @@ def _refer(
         if (subject, version) in known:
             continue
         known.add((subject, version))
-        what = f"the schema {reference['name']} (version {version} of {subject})"
+        described = f"the schema {reference['name']} (version {version} of {subject})"
         path = f"subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}"
         try:
             referred = _ask(registry, path)
         except KeyError:
-            raise UnreadableError(f"{what}, which is referred to, is not in the registry") from None
+            raise UnreadableError(
+                f"{described}, which is referred to, is not in the registry"
+            ) from None
         _refer(registry, referred, named, known)
-        _parse(json.loads(referred["schema"]), named, what)
+        _parse(json.loads(referred["schema"]), named, described)
 
 
-def _parse(schema: Any, named: dict[str, Any], what: str) -> Any:
+def _parse(schema: Any, named: dict[str, Any], described: str) -> Any:
     import fastavro
 
     try:
         return fastavro.parse_schema(schema, named_schemas=named)
     except Exception as error:  # of many kinds: a type that is not known, one that is there twice
-        raise UnreadableError(f"{what}: {type(error).__name__}: {error}") from None
+        raise UnreadableError(f"{described}: {type(error).__name__}: {error}") from None
 
 
 @functools.cache
@@ -391,10 +393,10 @@ def _whole(value: int, bits: int) -> int:
 def _decimal(value: Decimal, of: st.DecimalType) -> Decimal:
     if not value.is_finite() or abs(value) >= Decimal(10) ** (of.precision - of.scale):
         raise ValueError(f"{value} has more than {of.precision} digits")
-    kept = value.quantize(Decimal(1).scaleb(-of.scale), context=_CONTEXT)
-    if kept != value:
+    rounded = value.quantize(Decimal(1).scaleb(-of.scale), context=_CONTEXT)
+    if rounded != value:
         raise ValueError(f"{value} has more than {of.scale} decimals")
-    return kept
+    return rounded
 
 
 def _zoned(value: datetime.datetime, zoned: bool) -> datetime.datetime:

@@ -88,8 +88,8 @@ class DeltaSink:
             begins = self._claim.begins(note, unit)
             if table is None:  # made with its first rows
                 return
-            kept = (-1, "") if begins or note is None else (note.number, note.covers)
-            if self._add(table, [], unit, *kept):
+            newest = (-1, "") if begins or note is None else (note.number, note.covers)
+            if self._add(table, [], unit, *newest):
                 return
         raise SinkError(f"sink {self.name}: {self.place} could not be taken over; too busy")
 

@@ -117,14 +117,14 @@ def began(state: Storage, source: str) -> Offsets | None:
 def begin(state: Storage, source: str, options: Mapping[str, str]) -> Offsets:
     """Resolve where a job begins to read a source, and keep it: it is resolved once."""
     reader = KafkaReader(options)
-    kept = began(state, source)
-    if kept is None or kept.keys() != {*reader._topics()}:
+    offsets = began(state, source)
+    if offsets is None or offsets.keys() != {*reader._topics()}:
         try:
-            kept = reader.resolved()
+            offsets = reader.resolved()
         finally:
             reader.stop()
-        state.write(f"{STARTS}/{file_name(source)}", json.dumps(kept).encode())
-    return kept
+        state.write(f"{STARTS}/{file_name(source)}", json.dumps(offsets).encode())
+    return offsets
 
 
 class KafkaSource(DataSource):
@@ -190,16 +190,16 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offsets:  # noqa: N802
         """Where a new query begins."""
-        kept = self._offsets_of(BEGIN)
-        if kept is None:
+        offsets = self._offsets_of(BEGIN)
+        if offsets is None:
             return self.resolved()
         if self._end is not None:
-            return kept
+            return offsets
         low = self._watermarks(0)
         earliest = self._begins == "earliest"
         return {
             topic: {
-                partition: max(kept.get(topic, {}).get(partition, 0), first if earliest else 0)
+                partition: max(offsets.get(topic, {}).get(partition, 0), first if earliest else 0)
                 for partition, first in of_topic.items()
             }
             for topic, of_topic in low.items()
@@ -378,8 +378,8 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if (topic, partition) not in others
         }
         windows = {place: (min(of), max(of) + 1) for place, of in marks.items()}
-        for place, found in self._digests(windows).items():
-            if any(found.get(at, digest) != digest for at, digest in marks[place].items()):
+        for place, digests in self._digests(windows).items():
+            if any(digests.get(at, digest) != digest for at, digest in marks[place].items()):
                 others.add(place)
         self._compared = (time.monotonic(), known, others)
         return others

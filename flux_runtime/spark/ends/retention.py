@@ -57,9 +57,9 @@ class _Reader:
     def from_bytes(data: bytes | None) -> _Reader:
         """Nothing is known where the file is missing, or half of it."""
         try:
-            kept = json.loads(data or b"")
-            read = {unit: {int(n): b for n, b in of.items()} for unit, of in kept["read"].items()}
-            return _Reader(batch=kept["batch"], read=read)
+            entry = json.loads(data or b"")
+            read = {unit: {int(n): b for n, b in of.items()} for unit, of in entry["read"].items()}
+            return _Reader(batch=entry["batch"], read=read)
         except (ValueError, KeyError, TypeError, AttributeError):
             return _Reader()
 
@@ -72,7 +72,7 @@ class Retention:
         channels: unit -> its channel.
         readers: unit -> the units that read its channel; until each of them has said so with
             `watch`, nothing of the channel is deleted.
-        kept: units whose channels are needed whole.
+        whole_channels: units whose channels are needed whole.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Retention:
         channels: Mapping[str, Folders],
         readers: Mapping[str, Collection[str]],
         *,
-        kept: Collection[str] = (),
+        whole_channels: Collection[str] = (),
     ) -> None:
         self._state = state.at(FOLDER)
         self._channels = dict(channels)
         self._expected = {name: set(readers.get(name, ())) for name in channels}
-        self._kept = set(kept)
+        self._kept = set(whole_channels)
         self._joined: dict[str, set[str]] = {name: set() for name in channels}
         self._readers: dict[str, _Reader] = {}
         self._by_path = {str(local_path(c.location)): name for name, c in channels.items()}

@@ -127,15 +127,15 @@ class Called:
 
     def commit(self, unit: str, number: int, rows: DataFrame, *, covers: Any = None) -> int:
         """See `CommitSink`; the rows are computed once, however often the function asks."""
-        kept = rows.persist()
+        computed = rows.persist()
         try:
-            count = kept.count()
+            count = computed.count()
             if self.by_row:
-                kept.foreachPartition(_by_row(self.function, number))
+                computed.foreachPartition(_by_row(self.function, number))
             else:
-                self.function(kept, number)
+                self.function(computed, number)
         finally:
-            kept.unpersist()
+            computed.unpersist()
         return count
 
 

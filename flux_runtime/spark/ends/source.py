@@ -129,11 +129,11 @@ class Source:
                 reader = reader.option("columnNameOfCorruptRecord", UNREADABLE_TEXT)
             reader = reader.schema(read)
         every = columns is None or self.format not in _COLUMNAR
-        kept = [column(n) for n in schema.fieldNames() if every or n in (columns or ())]
+        selected = [column(n) for n in schema.fieldNames() if every or n in (columns or ())]
         if keeps_unreadable:
-            kept.append(UNREADABLE_TEXT)
+            selected.append(UNREADABLE_TEXT)
         envelope = self._envelope(self.producer_type(session), keeps_unreadable)
-        return reader.load(self.path).select(*kept, *envelope, *more)
+        return reader.load(self.path).select(*selected, *envelope, *more)
 
     def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
         """See `flux_runtime.spark.feed`."""
@@ -165,7 +165,7 @@ class Source:
         """Kafka's messages as records: columns of the value, and those that are other parts."""
         of_value = StructType([of for of in schema.fields if of.name not in self.columns])
         parts = {name: _part(self.columns[name]) for name in self.columns}
-        kept = [
+        selected = [
             (parts[of.name].cast(of.dataType) if of.name in parts else _in_value(of.name)).alias(
                 of.name
             )
@@ -181,7 +181,9 @@ class Source:
         key = sf.coalesce(sf.concat(sf.lit("key "), sf.col("key").cast("string")), sf.lit("no key"))
         none = sf.concat(sf.lit("no value (a tombstone), "), key)
         unreadable = sf.when(sf.col("value").isNull(), none).otherwise(unreadable)
-        return messages.withColumn(_VALUE, value).select(*kept, unreadable.alias(UNREADABLE_TEXT))
+        return messages.withColumn(_VALUE, value).select(
+            *selected, unreadable.alias(UNREADABLE_TEXT)
+        )
 
     def _keeps_unreadable(self, schema: StructType) -> bool:
         """Whether unreadable records can be told apart; not where the options say otherwise."""

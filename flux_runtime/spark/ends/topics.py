@@ -113,8 +113,8 @@ class Topic:
         self.producers[unit] = producer
         note = self._note(unit)  # nobody else can change it from now
         begins = claim.begins(note, unit)
-        kept = (-1, "") if begins or note is None else (note.number, note.covers)
-        self._transact(unit, (), *kept)
+        newest = (-1, "") if begins or note is None else (note.number, note.covers)
+        self._transact(unit, (), *newest)
 
     # ---- commits
 
@@ -167,8 +167,8 @@ class Topic:
                 if problem.txn_requires_abort():
                     producer.abort_transaction(TIMEOUT_S)
                 if attempt == ATTEMPTS - 1 or not problem.txn_requires_abort():
-                    what = f"{self.place} did not take commit {number} of {unit}"
-                    raise self._refused(what, error) from None
+                    problem_text = f"{self.place} did not take commit {number} of {unit}"
+                    raise self._refused(problem_text, error) from None
             except Exception:  # of the rows: consumers are not to wait for the end of this
                 with contextlib.suppress(kafka.KafkaException):
                     producer.abort_transaction(TIMEOUT_S)
@@ -251,9 +251,9 @@ class Topic:
     def _claim(self) -> Claim:
         return Claim(self.name, self.place, self._owner, "the broker")
 
-    def _refused(self, what: str, error: Exception) -> SinkError:
+    def _refused(self, problem: str, error: Exception) -> SinkError:
         return SinkError(
-            f"sink {self.name}: {what}: {error.args[0].str()}. Look at the options and at the "
+            f"sink {self.name}: {problem}: {error.args[0].str()}. Look at the options and at the "
             "broker; nothing was committed, and the rows are kept in the state"
         )
 

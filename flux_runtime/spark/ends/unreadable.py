@@ -47,17 +47,17 @@ class Watch:
 
     def keep(self, query: Query, batch: int) -> int:
         """Write the unreadable records of the running micro-batch down; how many there were."""
-        kept = 0
+        count = 0
         for name in self._watched:
             texts = _observed(query, _metric(name))
             letters = ((UNREADABLE_RECORD, text) for text in texts)
-            kept += self._letters.keep(
+            count += self._letters.keep(
                 f"unreadable-{file_name(self._name)}-{file_name(name)}-{batch:09d}",
                 name,
                 batch,
                 letters,
             )
-        return kept
+        return count
 
 
 def _arriving(feed: Feed, session: SparkSession) -> DataFrame:

@@ -90,10 +90,10 @@ def dropped(unit: NativeUnit, execution: Any, session: SparkSession) -> Dropped:
         return Dropped(rows)
     (mark,) = marks
     try:
-        found = _records(unit, execution, session, dropping, mark)
+        records = _records(unit, execution, session, dropping, mark)
     except (Py4JError, PySparkException, _UnknownError):
-        found = None
-    return Dropped(rows, mark, found)
+        records = None
+    return Dropped(rows, mark, records)
 
 
 class _UnknownError(Exception):
@@ -148,10 +148,12 @@ def _sides(node: Any, plan: Any) -> Iterator[_Side]:
         raise _UnknownError
     kinds = set(_LOGICAL.values())
     same = [
-        each
-        for each in _nodes(plan)
-        if _kind(each) in kinds
-        and not any(_kind(below) in kinds for child in _children(each) for below in _nodes(child))
+        operator
+        for operator in _nodes(plan)
+        if _kind(operator) in kinds
+        and not any(
+            _kind(below) in kinds for child in _children(operator) for below in _nodes(child)
+        )
     ]
     if len(same) != 1 or _kind(same[0]) != _LOGICAL[kind]:
         raise _UnknownError  # one of several, behind another, or none

@@ -173,10 +173,10 @@ class KeptStates:
                 raise NotKept(why.replace(str(path), str(path.parent)))  # alike every time
         return None
 
-    def note(self, kept: Kept) -> None:
+    def note(self, states: Kept) -> None:
         """From here on a run begins with these states."""
-        self._state.write(_NOTED, json.dumps(asdict(kept)).encode())
-        self.now = kept
+        self._state.write(_NOTED, json.dumps(asdict(states)).encode())
+        self.now = states
         self._sweep()
 
     def _sweep(self) -> None:

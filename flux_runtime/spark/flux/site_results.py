@@ -117,14 +117,14 @@ class Results:
                 reader.commit(first)
         return at, gathered
 
-    def _write(self, reader: Reader, commit: Commit, found: list[Any] | None = None) -> None:
-        """Write the results of a commit; without `found` they are read again."""
-        if found is None:
-            at, found = self._gathered(reader, commit.first, commit.end)
+    def _write(self, reader: Reader, commit: Commit, gathered: list[Any] | None = None) -> None:
+        """Write the results of a commit; without `gathered` they are read again."""
+        if gathered is None:
+            at, gathered = self._gathered(reader, commit.first, commit.end)
             if at < commit.end:
                 return  # stopped
-        self._keep_letters(commit, found)
-        results = [rows for rows in map(results_of, found) if rows.num_rows]
+        self._keep_letters(commit, gathered)
+        results = [rows for rows in map(results_of, gathered) if rows.num_rows]
         if results:
             output = self._context.outputs[self._unit.name]
             self.rows_out += output.commit(

@@ -247,8 +247,8 @@ class Hosting:
         while True:
             channel = self._channel.egress(READER)
             try:
-                kept = self._kept.now
-                return kept.batches + channel.batches(kept.place)
+                states = self._kept.now
+                return states.batches + channel.batches(states.place)
             except Trimmed:  # meanwhile
                 continue
             finally:
@@ -259,9 +259,9 @@ class Hosting:
     def _host(self) -> None:
         """Start sites once something is new, and others where a partition has no copy left."""
         assert self._order is not None
-        kept = self._kept.now
-        while kept.batches + self._order.batches(
-            kept.place
+        states = self._kept.now
+        while states.batches + self._order.batches(
+            states.place
         ) <= self.done and not self._stopping.wait(LOOK_S):
             pass
         losses = 0
@@ -365,15 +365,15 @@ class Hosting:
     def _note_gathered(self) -> None:
         """Once the results before the states are committed too, trim the order (OR-5)."""
         assert self._order is not None
-        kept = self._gathered
-        if kept is None or self.done < kept.batches:
+        states = self._gathered
+        if states is None or self.done < states.batches:
             return
-        self._kept.note(kept)
+        self._kept.note(states)
         faults.point("state-kept")
-        self._order.commit(kept.place)
+        self._order.commit(states.place)
         self._gathered, self._said = None, ""
         took = round(self._waited_s, 3)
-        self._event("state_kept", batches=kept.batches, bytes=kept.size, seconds=took)
+        self._event("state_kept", batches=states.batches, bytes=states.size, seconds=took)
 
     def _made_sites(self, over: threading.Event) -> Sites:
         zookeeper = self.context.zookeeper

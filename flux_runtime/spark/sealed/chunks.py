@@ -119,8 +119,8 @@ class Buffer:
     def write(self, rows: DataFrame, batch: int, *, partial: bool = False) -> str:
         """Write the chunk of a micro-batch, in place of what a crash may have left; its form."""
         form = PARTIALS if partial else RECORDS
-        kept = grouped_in_tasks(self._aggregated(rows)) if partial else rows.select(self._kept)
-        self._write(kept, batch, form)
+        content = grouped_in_tasks(self._aggregated(rows)) if partial else rows.select(self._kept)
+        self._write(content, batch, form)
         return form
 
     def census(self, session: SparkSession, batch: int, form: str) -> Census:
@@ -238,7 +238,7 @@ class Buffer:
         self, session: SparkSession, reading: Reading, chunks: Mapping[int, Chunk], form: str
     ) -> DataFrame:
         """The data records, or partial aggregates, of partitions; without the chunk's number."""
-        whole: list[str] = []
+        complete: list[str] = []
         parts: list[str] = []
         chunks_of: dict[KeyText, list[int]] = {}
         rejected = False
@@ -250,15 +250,15 @@ class Buffer:
             manifest.check(self._storage, name, chunk.files)
             paths = [self._storage.uri(f"{name}/{file}") for file in chunk.files]
             if number in reading.whole:
-                whole += paths
+                complete += paths
             else:
                 parts += paths
                 rejected |= chunk.rejected > 0
                 for key in keys:
                     chunks_of.setdefault(key, []).append(number)
         frames = []
-        if whole or not parts:
-            frames.append(self._read(session, whole, form).where(self._data_only))
+        if complete or not parts:
+            frames.append(self._read(session, complete, form).where(self._data_only))
         if parts:
             wanted, here = self.key.places(session, chunks_of)
             rows = self._read(session, parts, form).where(self._data_only)

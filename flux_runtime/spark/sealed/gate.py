@@ -497,7 +497,7 @@ class Gate:
         state = self.context.state
         for name, decision in decisions.pending(state, self.unit.name):
             key, why, by = key_text(decision.key), decision.reason, decision.by
-            told: dict[str, Any] = {"partition": list(decision.key), "by": by, "reason": why}
+            fields: dict[str, Any] = {"partition": list(decision.key), "by": by, "reason": why}
             if not isinstance(decision, Excuse):
                 resolution = decision.resolution
                 event = Resolved(key, resolution, why, by, decision.time)
@@ -507,7 +507,7 @@ class Gate:
                     self.unit.name,
                     resolution=resolution.value,
                     rule="SE-6",
-                    **told,
+                    **fields,
                 )
             elif decision.stream in self.buffers:
                 stream, producer = decision.stream, decision.producer
@@ -520,7 +520,7 @@ class Gate:
                     stream=stream,
                     producer=producer,
                     rule="SE-8",
-                    **told,
+                    **fields,
                 )
             decisions.taken(state, self.unit.name, name)
 

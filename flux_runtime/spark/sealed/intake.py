@@ -162,10 +162,10 @@ class WaitIntake:
             return
         if late and self._gate.unit.late_fails:  # SE-5
             raise LateDataError(self._refusal(late, event.batch))
-        whole = self._whole(rows)
+        records = self._whole(rows)
         if open_:
-            self._gate.undecided[self._name].write(whole, event.batch, sorted(open_))
-        self._keep_letters(whole, event, late, unknown)
+            self._gate.undecided[self._name].write(records, event.batch, sorted(open_))
+        self._keep_letters(records, event, late, unknown)
 
     def _from_files(self, rows: DataFrame) -> DataFrame:
         """The micro-batch with all columns, read from its files where it has some.
@@ -177,17 +177,17 @@ class WaitIntake:
         if not 0 < len(files) <= FILES_MAX:
             return rows
         try:
-            whole = self._origin.whole(rows.sparkSession, files)
+            records = self._origin.whole(rows.sparkSession, files)
         except AnalysisException:  # a file has gone: the stream knows whether that is allowed
             return rows
-        return rows if whole is None else whole
+        return rows if records is None else records
 
     def _whole(self, rows: DataFrame) -> DataFrame:
         """The micro-batch with all columns, read again where only some of them were read."""
         if set(self._buffer.schema.fieldNames()) <= set(rows.columns):
             return rows
-        whole = self._origin.whole(rows.sparkSession, self.query.files())
-        return rows if whole is None else whole
+        records = self._origin.whole(rows.sparkSession, self.query.files())
+        return rows if records is None else records
 
     def _reasons(self, rows: DataFrame, late: list[Group], unknown: list[Group]) -> DataFrame:
         """The rows with the reason why they cannot be processed, in `__reason`."""
@@ -215,16 +215,16 @@ class WaitIntake:
         gate, name = self._gate, self._name
         own = rows.columns
         marked = self._reasons(rows, late, unknown).select(*map(column, own), REASON)
-        kept = gate.context.dead_letters(gate.unit).keep(
+        count = gate.context.dead_letters(gate.unit).keep(
             f"{file_name(name)}-{event.batch:09d}",
             name,
             event.batch,
             dead_letter_rows(marked, sf.col(REASON)),
         )
         expected = sum(g.rows for g in (*late, *unknown)) + event.rejected
-        if kept < expected:
+        if count < expected:
             raise LostRecordError(
-                f"{name}: found {kept} of {expected} records that cannot be processed in "
+                f"{name}: found {count} of {expected} records that cannot be processed in "
                 f"micro-batch {event.batch}; nothing of it was taken. {KEEP_ALL}=1 with --fresh "
                 "buffers whole records"
             )
@@ -249,9 +249,9 @@ class WaitIntake:
                 producers=sorted({g.producer for g in unknown})[:5],
                 rule="SE-7",
             )
-        if kept:
+        if count:
             gate.context.run.event(
-                "dead_letters", gate.unit.name, stream=name, batch=event.batch, records=kept
+                "dead_letters", gate.unit.name, stream=name, batch=event.batch, records=count
             )
 
     def _refusal(self, late: list[Group], batch: int) -> str:

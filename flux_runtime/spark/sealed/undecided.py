@@ -70,7 +70,7 @@ class Undecided:
         Raises:
             DamagedError: not all of them are here.
         """
-        kept = 0
+        count = 0
         names = [name for name in self._storage.names() if int(name) <= upto]
         for name in names:
             self._check(name)
@@ -86,8 +86,8 @@ class Undecided:
             name = f"{file_name(self._name)}-outsider-{mark}"
             of_pair = dead.keep(name, self._name, None, dead_letter_rows(mine, sf.lit(UNKNOWN)))
             self._require(of_pair, expected)
-            kept += of_pair
-        return kept
+            count += of_pair
+        return count
 
     def delete(self, upto: int) -> None:
         """Delete what was kept of micro-batches up to that one."""
@@ -106,7 +106,7 @@ class Undecided:
             raise DamagedError(place, problem, manifest.REMEDY) from None
         manifest.check(self._storage, name, files)
 
-    def _require(self, kept: int, expected: int) -> None:
-        if kept < expected:
-            problem = f"{kept} of {expected} records of producers who do not belong here are left"
+    def _require(self, count: int, expected: int) -> None:
+        if count < expected:
+            problem = f"{count} of {expected} records of producers who do not belong here are left"
             raise DamagedError(self._storage.uri(), problem, manifest.REMEDY)

@@ -197,7 +197,7 @@ class _Reader:
                 left, right = children
                 return Join(left, right, joined, frozenset(_equated(fields.get("condition"))))
             case "Union":
-                outputs = [_outputs(each) for each in below]
+                outputs = [_outputs(child) for child in below]
                 first, *_ = outputs
                 return Union(children, dict(zip(first, zip(*outputs, strict=True), strict=True)))
             case _:

@@ -137,9 +137,9 @@ class Parts:
                 return
             name, due_parts = next(iter(many.items()))
             new = merged(name, due_parts)
-            kept = [part for part in parts[name] if part not in due_parts]
-            kept.insert(parts[name].index(due_parts[0]), new)
-            self._catalogue.save(parts={**parts, name: tuple(kept)})
+            left = [part for part in parts[name] if part not in due_parts]
+            left.insert(parts[name].index(due_parts[0]), new)
+            self._catalogue.save(parts={**parts, name: tuple(left)})
             self.sweep()
 
     def sweep(self, *folders: str) -> None:

@@ -190,7 +190,9 @@ class Records:
         if file is not None:
             read = self._session.read.schema(self.kept_schema(name))
             rows = read.parquet(self.parts.uri(file))
-        return rows, {columns: wanted} | {of: runs.distinct(each) for of, each in hashes_of.items()}
+        return rows, {columns: wanted} | {
+            of: runs.distinct(hashes) for of, hashes in hashes_of.items()
+        }
 
     def hashes(self, arrived: Arrived, columns: Columns) -> Hashes:
         """The distinct hashes of some columns of what a micro-batch brought."""

@@ -278,9 +278,9 @@ class _Driven:
         origins = {}
         for out, into in passed.items():
             of_children = [child.origins.get(i) for child, i in zip(seen, into, strict=True)]
-            known = [each for each in of_children if each is not None]
+            known = [origin for origin in of_children if origin is not None]
             if len(known) == len(seen):
-                origins[out] = {k: v for each in known for k, v in each.items()}
+                origins[out] = {k: v for origin in known for k, v in origin.items()}
         return _Seen(leaves, origins)
 
     def _join(self, node: Join) -> _Seen:
@@ -397,8 +397,8 @@ def _classes_of_join(node: Join) -> list[_Class] | None:
     if left is None or right is None:
         if left is right:
             return None
-        whole = ("inner", "left", "semi", "anti") if right is None else ("inner", "right")
-        return (left or right or []) if node.kind in whole else []
+        preserving = ("inner", "left", "semi", "anti") if right is None else ("inner", "right")
+        return (left or right or []) if node.kind in preserving else []
     classes = []
     for one, other in itertools.product(left, right):
         met = any(here in one.held and there in other.held for here, there in node.equal)
@@ -416,7 +416,7 @@ def _classes_of_join(node: Join) -> list[_Class] | None:
 def _classes_of_union(
     children: Sequence[list[_Class] | None], passed: Mapping[Attribute, tuple[Attribute, ...]]
 ) -> list[_Class] | None:
-    known = [each for each in children if each is not None]
+    known = [child for child in children if child is not None]
     if not known:
         return None
     if len(known) < len(children):
@@ -436,8 +436,8 @@ def _classes_of_union(
 def _agreed(columns: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
     """All of them in one, unless they name several columns of an input."""
     joint: dict[str, str] = {}
-    for each in columns:
-        if any(joint.setdefault(name, column) != column for name, column in each.items()):
+    for names in columns:
+        if any(joint.setdefault(name, column) != column for name, column in names.items()):
             return None
     return joint
 
@@ -471,7 +471,7 @@ def _distributes(node: Node, name: str) -> bool | None:
             return bool(on_right) and on_left is None and kind in ("inner", "right", "semi")
         case Union(children) | Opaque(children):
             below = [_distributes(child, name) for child in children]
-            known = [each for each in below if each is not None]
+            known = [distributed for distributed in below if distributed is not None]
             if not known:
                 return None
             return isinstance(node, Union) and all(known)
@@ -495,8 +495,8 @@ def inputs_of(node: Node) -> Iterator[str]:
             yield from inputs_of(left)
             yield from inputs_of(right)
         case Union(children) | Opaque(children):
-            for each in children:
-                yield from inputs_of(each)
+            for child in children:
+                yield from inputs_of(child)
 
 
 def _reversed(

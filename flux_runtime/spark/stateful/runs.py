@@ -40,9 +40,9 @@ Combine: TypeAlias = Callable[[Any], Any]
 
 def sorted_by_hash(table: Any) -> Any:
     """The rows of an Arrow table in order of their hash; of equal ones, as they were."""
-    whole = table.combine_chunks()
-    order = np.argsort(whole.column(HASH).to_numpy(), kind="stable")
-    return whole.take(pa.array(order))
+    rows = table.combine_chunks()
+    order = np.argsort(rows.column(HASH).to_numpy(), kind="stable")
+    return rows.take(pa.array(order))
 
 
 def distinct(hashes: Iterable[Hashes]) -> Hashes:
@@ -87,9 +87,9 @@ def _in_batches(tables: Iterable[Any]) -> Iterator[Any]:
 
 
 def _batches(table: Any, size: int) -> Iterator[Any]:
-    whole = table.combine_chunks()
-    for start in range(0, len(whole), size):
-        yield from whole.slice(start, size).to_batches()
+    rows = table.combine_chunks()
+    for start in range(0, len(rows), size):
+        yield from rows.slice(start, size).to_batches()
 
 
 class Run:

@@ -70,7 +70,7 @@ class Stateful(SingleQuery):
         session = context.session
         self._state = context.unit_state(unit)
         self._watch = Watch(session, context.dead_letters(unit), unit.name)
-        no_records = unit.kept(unit.frames(lambda feed: no_rows(session, feed)))
+        no_records = unit.summarized(unit.frames(lambda feed: no_rows(session, feed)))
         schemas = {name: nullable(frame.schema) for name, frame in no_records.items()}
         self._check_gate(schemas)
         self._catalogue = Catalogue(self._state)
@@ -93,7 +93,7 @@ class Stateful(SingleQuery):
         )
         self._rows_out = self._dead_letters = self._look_ups = 0
         frames = unit.frames(lambda feed: feed.apply(self._watch.stream(feed)))
-        tagged = self._records.tagged(unit.kept(frames))
+        tagged = self._records.tagged(unit.summarized(frames))
         self._query = Query(unit.name, tagged, self._state.uri(CHECKPOINT), self._on_batch)
 
     def finish(self) -> None:
@@ -246,10 +246,10 @@ class Stateful(SingleQuery):
 
         def asked(name: str, columns: Columns) -> Hashes:
             new = arrived if name in looked_up else drivers
-            found = [records.hashes(new[name], columns)] if name in new else []
+            several = [records.hashes(new[name], columns)] if name in new else []
             if (name, columns) in hashes:
-                found.append(hashes[name, columns])
-            return runs.distinct(found)
+                several.append(hashes[name, columns])
+            return runs.distinct(several)
 
         looked_up: dict[str, DataFrame] = {}
         for step in steps:
@@ -257,9 +257,9 @@ class Stateful(SingleQuery):
                 looked_up[step.name] = self._all(step.name, arrived)
                 continue
             wanted = runs.distinct(asked(*step_columns) for step_columns in sorted(step.probe.by))
-            rows, found = self._find(step.name, step.probe.columns, wanted)
+            rows, of_columns = self._find(step.name, step.probe.columns, wanted)
             looked_up[step.name] = self._with_new(step.name, rows, arrived)
-            hashes |= {(step.name, columns): of for columns, of in found.items()}
+            hashes |= {(step.name, columns): of for columns, of in of_columns.items()}
         return looked_up
 
     def _partitions(

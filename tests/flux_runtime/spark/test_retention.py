@@ -56,7 +56,7 @@ class Bench:
         ownership.claim()
         self.unit.channel = Folders(path, owner=ownership.owner(path))
         channels = {"A/b": self.unit.channel}
-        self.retention = Retention(self.state, channels, {"A/b": self.readers}, kept=kept)
+        self.retention = Retention(self.state, channels, {"A/b": self.readers}, whole_channels=kept)
         self.queries = {}
         for name in self.readers:
             stream = data_of(self.unit.stream(self.session))
