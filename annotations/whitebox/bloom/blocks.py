@@ -73,7 +73,7 @@ class Blocks:
     def _ways(self, rows: Rows, results: list[Result], position: Position) -> Rows:
         """Several ways: each fact takes one, so that a column is a choice between their values."""
         lists = [list(self._values(result)) for result in results]
-        if len({len(each) for each in lists}) > 1:
+        if len({len(item) for item in lists}) > 1:
             reason = "the ways through the block give different widths"
             return self.scope.opaque((rows,), reason, position)
         conditions = [all_of(result.conditions) for result in results]
@@ -81,8 +81,8 @@ class Blocks:
         relation = rows.relation if taken is None else Filter(rows.relation, taken, position)
         outputs: list[Output] = []
         for at, (name, value) in enumerate(lists[0]):
-            values = [each[at][1] for each in lists]
-            same = all(each == value for each in values)
+            values = [item[at][1] for item in lists]
+            same = all(item == value for item in values)
             outputs.append(named(name, value if same else _choice(conditions, values)))
         return Rows.of(Project(relation, tuple(outputs), position))
 
@@ -110,7 +110,7 @@ def _environment(rows: tuple[Row | Clock, ...], block: Block) -> Environment:
     parameters = block.parameters
     if len(rows) == 1 and isinstance(rows[0], tuple) and len(parameters) > 1:
         # One row, taken apart.
-        names = [each for each in parameters if isinstance(each, str)]
+        names = [argument for argument in parameters if isinstance(argument, str)]
         return {n: Ref(column) for n, column in zip(names, rows[0], strict=False)}
     if len(rows) > 1 and len(parameters) == 1 and isinstance(parameters[0], str):
         return {parameters[0]: tuple(c for row in rows if isinstance(row, tuple) for c in row)}

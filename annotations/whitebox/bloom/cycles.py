@@ -99,9 +99,9 @@ class Cycles:
         if name not in self.recursive or self.persistent(name):
             return None
         inner = {name} | {
-            each
-            for each in self._reach[name]
-            if name in self._reach[each] and not self.persistent(each)
+            other
+            for other in self._reach[name]
+            if name in self._reach[other] and not self.persistent(other)
         }
         for edge in self.edges:
             if edge.later and edge.source in inner and edge.target in inner:
@@ -128,7 +128,7 @@ class Cycles:
         """How many timesteps ago what is read now came; None where that is not fixed."""
         if None in self._late:
             return None
-        return sum(each or 0 for each in self._late)
+        return sum(late or 0 for late in self._late)
 
     # ---- checks
 

@@ -187,13 +187,13 @@ class Reader:
 
     def _everything(self, environment: Environment) -> tuple[Expression, ...]:
         found: list[Expression] = []
-        for each in environment.values():
-            if isinstance(each, tuple):
-                found += [Ref(column) for column in each]
-            elif isinstance(each, Clock):
+        for value in environment.values():
+            if isinstance(value, tuple):
+                found += [Ref(column) for column in value]
+            elif isinstance(value, Clock):
                 found.append(Call("current_timestamp"))
             else:
-                found.append(each)
+                found.append(value)
         return tuple(found)
 
     def _name(self, name: Name, environment: Environment) -> Expression:

@@ -185,7 +185,7 @@ class Lattices:
             below = () if inner is None else (inner.relation,)
             return opaque(below, ("value",), reason, position)
         with self.plans.build(name):
-            sets = [self._facts(each) for each in self.cycles.rules_of(name)]
+            sets = [self._facts(rule) for rule in self.cycles.rules_of(name)]
         if not sets:
             return Rows.of(empty(name, ("value",), position))
         stored = Store(unioned(sets, ("value",), position), name, position)

@@ -98,12 +98,12 @@ class Library:
         found, required = parse(text, self.out, place)
         self.incomplete = self.incomplete or self.out.errors > errors
         names = []
-        for each in found:
-            if each.name in self._texts:
-                self.out.add("BLZ006", f"a second module {each.name}", place(each.at))
+        for module in found:
+            if module.name in self._texts:
+                self.out.add("BLZ006", f"a second module {module.name}", place(module.at))
                 continue
-            self._texts[each.name] = _Text(each, place)
-            names.append(each.name)
+            self._texts[module.name] = _Text(module, place)
+            names.append(module.name)
         for name in required:
             self._require(name, folder)
         return names

@@ -169,7 +169,7 @@ def _in_block(block: Block) -> Iterator[tuple[Expr, bool]]:
         for parameter in block.parameters
         for name in ([parameter] if isinstance(parameter, str) else parameter)
     }
-    own |= {each.name for each in block.body if isinstance(each, Assign)}
+    own |= {statement.name for statement in block.body if isinstance(statement, Assign)}
     for statement in block.body:
         for part in parts(statement):
             match part:

@@ -41,8 +41,8 @@ def parse(text: str, out: Findings, place: Place) -> tuple[tuple[ModuleText, ...
     What is wrong with it is noted in `out` (BLZ090).
     """
     items = _Reading(text, out, place).items()
-    modules = tuple(each for each in items if isinstance(each, ModuleText))
-    return modules, tuple(each for each in items if isinstance(each, str))
+    modules = tuple(item for item in items if isinstance(item, ModuleText))
+    return modules, tuple(item for item in items if isinstance(item, str))
 
 
 class _Reading:

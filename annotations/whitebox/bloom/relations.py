@@ -147,7 +147,7 @@ class _Source:
             case Send(receiver=receiver) if receiver is not None:
                 return self._method(expression, receiver, position)
             case Name(text=text):
-                known = [each.rpartition(".")[2] for each in self.module.collections]
+                known = [collection.rpartition(".")[2] for collection in self.module.collections]
                 near = self.out.suggest(text, known)
                 self.out.add("BLZ091", f"there is no collection `{text}`{near}", position)
                 return self.scope.opaque((), f"there is no collection `{text}`", position)
@@ -166,10 +166,10 @@ class _Source:
         return set()
 
     def _constants(self, items: tuple[Expr, ...], position: Position) -> Rows:
-        rows = [each for each in items if isinstance(each, Array)]
+        rows = [item for item in items if isinstance(item, Array)]
         if len(rows) < len(items):
             return self.scope.opaque((), "a list whose elements are no lists", position)
-        width = max((len(each.items) for each in rows), default=self.scope.width or 0)
+        width = max((len(row_source.items) for row_source in rows), default=self.scope.width or 0)
         return self.blocks.constants(width, position)
 
     # ---- methods
@@ -208,15 +208,15 @@ class _Source:
         self, product: Expr, method: str, arguments: tuple[Expr, ...], position: Position
     ) -> Rows:
         joined = list(factors(product))
-        several = [self.rows(each) for each in joined]
-        names = [self.scope.named(each) for each in joined]
+        several = [self.rows(collection) for collection in joined]
+        names = [self.scope.named(collection) for collection in joined]
         return self.joins.join(several, names, method, arguments, position)
 
     def _notin(self, call: Send, receiver: Expr, inner: Rows, position: Position) -> Rows:
         if not call.arguments:
             return self.scope.opaque((inner,), "`notin` needs a collection", position)
         first = call.arguments[0]
-        names = [self.scope.named(each) for each in (receiver, first)]
+        names = [self.scope.named(collection) for collection in (receiver, first)]
         return self.joins.notin(call, inner, self.rows(first), names, position)
 
     def _some_columns(self, call: Send, receiver: Expr, inner: Rows, position: Position) -> Rows:

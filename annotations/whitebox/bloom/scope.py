@@ -36,7 +36,7 @@ class Scope:
     def opaque(self, inputs: Sequence[Rows], reason: str, position: Position) -> Rows:
         """Facts as wide as the target of which nothing is known but what they are made of."""
         columns = [f"c{at}" for at in range(1 if self.width is None else self.width)]
-        return opaque([each.relation for each in inputs], columns, reason, position)
+        return opaque([rows.relation for rows in inputs], columns, reason, position)
 
     def column(self, rows: Rows, name: str, at: int) -> Column | None:
         """The column of that name; None, and BLZ091, where there is none."""
@@ -55,13 +55,13 @@ class Scope:
         if isinstance(keys, Value) and keys.value is None:
             return []
         result: list[Column] = []
-        for each in keys.items if isinstance(keys, Array) else (keys,):
-            match each:
+        for item in keys.items if isinstance(keys, Array) else (keys,):
+            match item:
                 case Symbol(text=text) | Send(method=text, arguments=()):
-                    column = self.column(rows, text, each.at)
+                    column = self.column(rows, text, item.at)
                     if column is not None:
                         result.append(column)
                 case _:
-                    where = self.rule.place(each.at)
+                    where = self.rule.place(item.at)
                     self.out.add("BLZ092", "a group is made by columns: `[:a, :b]`", where)
         return result

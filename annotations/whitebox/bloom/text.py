@@ -29,8 +29,8 @@ def _module(program: Program, name: str) -> Iterator[str]:
     for output in outputs:
         yield from _output(output)
     assumed = [assumption for output in outputs for assumption in output.derivation.assumptions]
-    for each in dict.fromkeys(assumed):
-        yield f"    # assumed: {_told(each)}"
+    for assumption in dict.fromkeys(assumed):
+        yield f"    # assumed: {_told(assumption)}"
 
 
 def _output(output: Output) -> Iterator[str]:

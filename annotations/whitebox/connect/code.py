@@ -104,7 +104,7 @@ def _grouped(
     elif not (mode in _TIMES or node.nondeterministic or state):
         name = function.function_name
         vouched = f"`{name}` is taken to depend on one group alone, in any order in a micro-batch"
-        keys = [v for each in by for _, v in home.expressions.outputs(each, over)]
+        keys = [v for key in by for _, v in home.expressions.outputs(key, over)]
         node = replace(node, keys=tuple(keys), assumes=vouched)
     return replace(built, relation=node)
 

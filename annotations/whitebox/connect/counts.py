@@ -93,8 +93,8 @@ def tried(batch: str) -> Iterator[Counts]:
     yield Counts(0, MANY, MANY, batch)
     yield Counts(0, 0, 0, batch)
     yield Counts(0, MANY, 0, batch)
-    near = {each + by: None for each in [*MET][:_MET_MAX] for by in (-1, 0, 1)}
-    for count in (each for each in near if each > 1):
+    near = {number + by: None for number in [*MET][:_MET_MAX] for by in (-1, 0, 1)}
+    for count in (number for number in near if number > 1):
         yield Counts(count, 1, 1, batch)
         yield Counts(0, count, 1, batch)
         yield Counts(0, count, count, batch)

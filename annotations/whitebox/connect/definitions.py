@@ -111,7 +111,7 @@ class Definitions:
             return text
         if isinstance(value, list | tuple | set):
             parts = f"[{', '.join(self._value(part, called) for part in value)}]"
-            kind = next((each for each in (tuple, set) if isinstance(value, each)), None)
+            kind = next((known for known in (tuple, set) if isinstance(value, known)), None)
             return parts if kind is None else f"{kind.__name__}({parts})"
         if isinstance(value, dict):
             pairs = (
@@ -135,8 +135,13 @@ class Definitions:
         tree, _ = self._tree(file)
         found = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind]
         changing = [
-            *(member for each in found for member in each.body if _changes(member)),
-            *(base for each in found for base in each.bases if "ABC" not in ast.unparse(base)),
+            *(member for definition in found for member in definition.body if _changes(member)),
+            *(
+                base
+                for definition in found
+                for base in definition.bases
+                if "ABC" not in ast.unparse(base)
+            ),
         ]
         if len(found) != 1 or changing:
             raise NotWritten(f"`{called}`, whose object of `{kind}` may hold something else later")

@@ -86,7 +86,7 @@ def _sets(
             known = [
                 [names.index(name) for name in set_names if name in names] for set_names in written
             ]
-            return tuple(frozenset(each) for each in known)
+            return tuple(frozenset(item) for item in known)
     return None
 
 

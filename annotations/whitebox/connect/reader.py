@@ -205,7 +205,7 @@ class Seen:
         return {
             "files": list(self.files),
             "folders": list(self.folders),
-            "searched": [each for each in self.searched if each not in self.folders],
+            "searched": [item for item in self.searched if item not in self.folders],
             "outside": self.outside,
         }
 

@@ -116,7 +116,7 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     if pipeline.functions or pipeline.project.flows or home.answers.pipeline:
         answer["project"] = script_project(home, pipeline.project, pipeline.functions, path)
     started = home.answers.taken()
-    answer["queries"] = [each for query in started for each in _queries(home, query)]
+    answer["queries"] = [described for query in started for described in _queries(home, query)]
     answer["sources"] = home.external()
     answer["decided"] = not request.get("follow") and outside.left_to_the_place()
     answer["notes"] = noted(follow=bool(request.get("follow")))
@@ -212,17 +212,17 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
         written, varies = _called(home, started.body, name)
     if failed:
         written, varies = home.answers.taken(), ""
-    found = [_written(home, each, name, plan, stream, varies, at) for each in written]
-    made = [described | each for each in found if each is not None]
+    found = [_written(home, item, name, plan, stream, varies, at) for item in written]
+    made = [described | item for item in found if item is not None]
     if not failed and made:
-        for each in made:
-            each.pop("foreach_batch")
-            if "reason" not in each["code"]:
-                each.pop("taken")
+        for value in made:
+            value.pop("foreach_batch")
+            if "reason" not in value["code"]:
+                value.pop("taken")
             elif len(made) == 1:
-                each["code"] = described["code"]
+                value["code"] = described["code"]
             else:
-                each["taken"] = {"reason": each["code"]["reason"] + _SEVERAL}
+                value["taken"] = {"reason": value["code"]["reason"] + _SEVERAL}
         return made
     reason = failed.get("error") or "it writes nothing that is known here"
     opaque = ir.Opaque(
@@ -400,7 +400,7 @@ def _anew(options: Mapping[str, str]) -> str:
     chance = Chance.of(place)
     if chance is not None and chance.decides:
         return "another one each time"
-    removed = place and any(overlap(place, each) for each in outside.REMOVED if each.strip("/"))
+    removed = place and any(overlap(place, path) for path in outside.REMOVED if path.strip("/"))
     return "removed by the script" if removed else ""
 
 
@@ -425,9 +425,9 @@ def _merged(
         )
         reason = f"{into} keeps, of records with the same key, what came last"
         return plan, None, reason, assumes
-    actions = [each.merge_action for each in command.not_matched_actions]
+    actions = [action.merge_action for action in command.not_matched_actions]
     whole = all(
-        each.action_type == INSERTING and not each.HasField("condition") for each in actions
+        action.action_type == INSERTING and not action.HasField("condition") for action in actions
     )
     if whole and len(actions) == 1 and keys and {key.name.lower() for key in keys} == set(ties):
         return rows, tuple(map(ir.Ref, keys)), (

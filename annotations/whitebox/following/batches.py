@@ -75,14 +75,14 @@ def whole_batch(module: ModuleText, node: Definition, depth: int = 3) -> str:
     for part in outer(node):
         match part:
             case ast.Call(func=ast.Name(id="map"), args=args) if batches & {*map(root_of, args)}:
-                inside += [each for each in args if isinstance(each, ast.Lambda)]
-    deeper = (whole_batch(module, each, depth - 1) for each in inside)
+                inside += [argument for argument in args if isinstance(argument, ast.Lambda)]
+    deeper = (whole_batch(module, value, depth - 1) for value in inside)
     if depth and (found := next(filter(None, deeper), "")):
         return found
     whole_rows = {
-        each.arg
-        for each in node.args.args
-        if each.annotation is not None and "DataFrame" in ast.unparse(each.annotation)
+        argument.arg
+        for argument in node.args.args
+        if argument.annotation is not None and "DataFrame" in ast.unparse(argument.annotation)
     }
     called = {id(call.func): call for call in calls(node)}
     labels = {id(part) for call in calls(node) for k in call.keywords if k.arg == "index"
@@ -90,7 +90,7 @@ def whole_batch(module: ModuleText, node: Definition, depth: int = 3) -> str:
     for inner in outer(node):
         call = called.get(id(inner))
         parts = [*call.args, *(k.value for k in call.keywords)] if call is not None else []
-        given = any(made_of(each) & batches for each in parts)
+        given = any(made_of(part) & batches for part in parts)
         by_record = call is not None and any(map(_each_row, call.keywords))
         if isinstance(inner, ast.expr) and module.called(inner).rpartition(".")[0] in GIVEN:
             continue
@@ -127,7 +127,7 @@ def methods_given_all(module: ModuleText, node: Definition) -> set[str]:
     """The names of members that are called with all rows of a batch."""
     batches = batches_of(node)
     calls = [inner for inner in outer(node) if isinstance(inner, ast.Call)]
-    given = [c for c in calls if any(made_of(each) & batches for each in c.args)]
+    given = [c for c in calls if any(made_of(argument) & batches for argument in c.args)]
     return {call.func.attr for call in given if isinstance(call.func, ast.Attribute)}
 
 
@@ -166,7 +166,10 @@ def batches_of(node: Definition) -> set[str]:
     it makes of these."""
     loops = [inner for inner in outer(node) if isinstance(inner, ast.For)]
     args = [*node.args.args, *([node.args.vararg] if node.args.vararg else ())]
-    notes = {each.arg: ast.unparse(each.annotation) if each.annotation else "" for each in args}
+    notes = {
+        argument.arg: ast.unparse(argument.annotation) if argument.annotation else ""
+        for argument in args
+    }
     found = {*notes} - {"self"}
     single = {name for name, note in notes.items() if note and "Iterator" not in note}
     found |= {n for loop in loops if root_of(loop.iter) not in single for n in stored(loop.target)}

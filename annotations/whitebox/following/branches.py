@@ -75,8 +75,8 @@ class Branches:
 
     def _state(self, scope: Scope) -> State:
         """Whatever may be set from here: names, what objects and classes hold, lists."""
-        todo: list[Any] = [scope.names, *(each.names for each in scope.around())]
-        todo += [each.names for each in self.objects]
+        todo: list[Any] = [scope.names, *(outer.names for outer in scope.around())]
+        todo += [target.names for target in self.objects]
         found: dict[int, tuple[Any, Any]] = {}
         while todo:
             holder = todo.pop()
@@ -86,9 +86,9 @@ class Branches:
             found[id(holder)] = (holder, copy)
             inside = holder.values() if isinstance(holder, dict) else holder
             todo += [
-                each.names if isinstance(each, Class) else each
-                for each in inside
-                if isinstance(each, dict | list | Class)
+                value.names if isinstance(value, Class) else value
+                for value in inside
+                if isinstance(value, dict | list | Class)
             ]
         self._steps += len(found) // 2
         return list(found.values())
@@ -98,32 +98,32 @@ class Branches:
         holders = {id(holder): holder for state in states for holder, _ in state}
         copies = [{id(holder): copy for holder, copy in state} for state in states]
         for key, holder in holders.items():
-            several = [each[key] for each in copies if key in each]
+            several = [copy[key] for copy in copies if key in copy]
             if isinstance(holder, dict):
                 made = dict(several[0])
-                for each in several[1:]:
-                    for name in each.keys() | made.keys():
-                        if each.get(name, UNSET) is not made.get(name, UNSET):
+                for copy in several[1:]:
+                    for name in copy.keys() | made.keys():
+                        if copy.get(name, UNSET) is not made.get(name, UNSET):
                             made[name] = UNSET
                 for name in [name for name, value in made.items() if value is UNSET]:
-                    values = [each.get(name, UNSET) for each in several]
+                    values = [value.get(name, UNSET) for value in several]
                     made[name] = self._one_of(values, name, test)
                 holder.clear()
                 holder.update(made)
-            elif len({len(each) for each in several}) == 1:
+            elif len({len(value) for value in several}) == 1:
                 holder[:] = [
                     self._one_of(parts, "item", test) for parts in zip(*several, strict=True)
                 ]
             else:
-                every = {id(part): part for each in several for part in each}
-                sure = set(every).intersection(*(map(id, each) for each in several))
+                every = {id(part): part for value in several for part in value}
+                sure = set(every).intersection(*(map(id, value) for value in several))
                 holder[:] = [part if key in sure else perhaps(part) for key, part in every.items()]
 
     def _one_of(self, values: Sequence[Any], name: str, test: str) -> Any:
         """One of several values, it is not known which: of DataFrames, what any reads is read."""
         several: list[Any] = []
         for value in values:
-            if value is not UNSET and not any(same_value(value, each) for each in several):
+            if value is not UNSET and not any(same_value(value, item) for item in several):
                 several.append(value)
         made = [value for value in several if value is not None]
         if len(several) == 1 or (len(made) == 1 and not isinstance(made[0], permitted.PLAIN)):
@@ -134,7 +134,7 @@ class Branches:
             def any_of_them(*arguments: Any, **named: Any) -> Any:
                 self._unsure += 1
                 try:
-                    given = [self._call(each, arguments, named) for each in made]
+                    given = [self._call(value, arguments, named) for value in made]
                 finally:
                     self._unsure -= 1
                 return self._one_of(given, name, test)

@@ -184,11 +184,11 @@ class Calls(Evaluator):
             if Chance.of(given) is not None:
                 outside.SET.add(function.without_last())
             if called.rpartition(".")[2] not in _LOOKING:
-                for each in given:
-                    if isinstance(each, Class | Object):
-                        classes.forget(each)
-                    elif type(each) in (dict, list):
-                        open_up(each)
+                for argument in given:
+                    if isinstance(argument, Class | Object):
+                        classes.forget(argument)
+                    elif type(argument) in (dict, list):
+                        open_up(argument)
             if called in (*GIVEN, *NAMED) and reason_of_call(called, given) is None:
                 return Outside(f"{function}(...)")
             if isinstance(first, Function | Method) and not (done or draws(function)):
@@ -240,10 +240,10 @@ class Calls(Evaluator):
             return None
         if permitted.writer(owner) and name in ("foreachBatch", "foreach"):
             arguments = tuple(
-                classes.attribute(each, "__call__")
-                if isinstance(each, Object) and name == "foreachBatch"
-                else each
-                for each in arguments
+                classes.attribute(argument, "__call__")
+                if isinstance(argument, Object) and name == "foreachBatch"
+                else argument
+                for argument in arguments
             )
         if unknown and permitted.reader(owner) and name == "schema":
             return owner.option(name, str(given)) if Chance.of(given) else owner
@@ -253,11 +253,11 @@ class Calls(Evaluator):
             result = function(*arguments, **named)
             if isinstance(result, _VIEWS):
                 result = list(result)
-            if any(isinstance(each, Open) for each in (owner, *arguments, *named.values())):
+            if any(isinstance(argument, Open) for argument in (owner, *arguments, *named.values())):
                 result = list(result[:TEXT_MAX]) if isinstance(result, range) else result
                 return outside.by_default(result, str(name))
             if function is sorted and holds_open(arguments):
-                return [as_by_default(each) for each in result]
+                return [as_by_default(value) for value in result]
             counts = function is len and isinstance(arguments[0], list | tuple)
             if type(result) in _TOLD_BY and not counts and holds_open((owner, given)):
                 return outside.by_default(result, str(name))
@@ -322,9 +322,9 @@ class Calls(Evaluator):
                 self._call(first, values if name != "starmap" else tuple(values[0]), {})
             return True
         values = (*arguments, *named.values())
-        inside = [part for each in values if type(each) in (list, tuple) for part in each]
-        inside += [part for each in values if type(each) is dict for part in each.values()]
-        functions = [each for each in (*values, *inside) if self._of_script(each)]
+        inside = [part for value in values if type(value) in (list, tuple) for part in value]
+        inside += [part for value in values if type(value) is dict for part in value.values()]
+        functions = [value for value in (*values, *inside) if self._of_script(value)]
         known = passed(name, functions[0], arguments, named) if len(functions) == 1 else None
         if known is not None:
             self._call(functions[0], *known)
@@ -346,8 +346,10 @@ class Calls(Evaluator):
             return True
         met |= {node}
         names = {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node)}
-        inner = [each for name in names for each in self._definitions.get(name, ())]
-        return any(self._may_describe(each, met) for each in inner if each not in met)
+        inner = [definition for name in names for definition in self._definitions.get(name, ())]
+        return any(
+            self._may_describe(definition, met) for definition in inner if definition not in met
+        )
 
     def _perhaps(self, function: Any) -> None:
         """Follow a call that may come, with arguments that are not known."""
@@ -367,8 +369,8 @@ class Calls(Evaluator):
             inner, first, others = function.parts
             self._from_outside(inner, *first, *arguments, **{**others, **named})
         elif hasattr(function, "chosen_from"):
-            for each in function.chosen_from:
-                self._from_outside(each, *arguments, **named)
+            for choice in function.chosen_from:
+                self._from_outside(choice, *arguments, **named)
         elif hasattr(function, "__wrapped__"):
             self._from_outside(function.__wrapped__, *arguments, **named)
         else:
@@ -476,7 +478,7 @@ class Calls(Evaluator):
         several = fields.replace(",", " ").split() if isinstance(fields, str) else fields
         defaults = named.get("defaults") or ()
         known = are_lists([several, defaults]) and not named.keys() - {"defaults", "module"}
-        if not known or not all(type(each) is str for each in (name, *several)):
+        if not known or not all(type(value) is str for value in (name, *several)):
             return Outside("$collections.namedtuple()")
         kind = classes.without_text(name, ["NamedTuple"], several)
         kind.names = dict(zip(reversed(several), reversed(defaults), strict=False))

@@ -96,7 +96,7 @@ class Class:
     def values(self) -> list[Object]:
         """The values of an enumeration."""
         values = self.names.values() if self.enumerates else ()
-        return [each for each in values if isinstance(each, Object) and each.kind is self]
+        return [value for value in values if isinstance(value, Object) and value.kind is self]
 
     def order(self) -> Iterator[Class]:
         """The class and its bases, in the order in which a member is looked for."""
@@ -238,7 +238,7 @@ def defined(interpreter: Follower, node: ast.ClassDef, scope: Any, inner: Any) -
     inherited = [f for base in reversed([*made.order()][1:]) for f in base.fields or ()]
     if decorators or models or "NamedTuple" in words:
         own = list(_fields(node))
-        kept = [f for f in inherited if f.name not in {each.name for each in own}]
+        kept = [f for f in inherited if f.name not in {field.name for field in own}]
         made.fields = [*kept, *own]
     elif inherited:
         made.fields = inherited
@@ -252,7 +252,7 @@ def _enumerate(kind: Class, node: ast.ClassDef) -> None:
     """Let the values of an enumeration be objects of it."""
     for statement in node.body:
         targets = statement.targets if isinstance(statement, ast.Assign) else []
-        for name in (each.id for each in targets if isinstance(each, ast.Name)):
+        for name in (target.id for target in targets if isinstance(target, ast.Name)):
             value = kind.names[name]
             if name.startswith("_") or isinstance(value, _Bound) or hasattr(value, "__code__"):
                 continue
@@ -281,7 +281,7 @@ def _member(interpreter: Follower, node: ast.FunctionDef, scope: Any, kind: Clas
 
 def _sets(node: ast.FunctionDef) -> bool:
     """Whether a function is what the property before it does with a value that it is given."""
-    return [ast.unparse(each) for each in node.decorator_list] == [f"{node.name}.setter"]
+    return [ast.unparse(decorator) for decorator in node.decorator_list] == [f"{node.name}.setter"]
 
 
 def _fields(node: ast.ClassDef) -> Iterator[Field]:
@@ -314,7 +314,7 @@ def without_text(name: str, bases: Sequence[str] = (), fields: Sequence[str] = (
     """A class of Python's own that no text of the script defines, with these fields."""
     node = ast.ClassDef(name, [], [], [], [])
     made = Class(name, Path("<"), node, None, (), False, words=frozenset(bases))
-    made.fields = [Field(each, None, None) for each in fields] or None
+    made.fields = [Field(field, None, None) for field in fields] or None
     return made
 
 
@@ -332,7 +332,7 @@ def made(
     if kind.fields is not None and (begin is _MISSING or "__init__" not in kind.names):
         _filled(interpreter, result, arguments, named)
         members = (kind.member(name) for name in _AFTER)
-        begin = next((each for each in members if each is not _MISSING), _MISSING)
+        begin = next((member for member in members if member is not _MISSING), _MISSING)
         arguments, named = (), {}
     if begin is not _MISSING:
         if isinstance(begin, Outside | _Bound):
@@ -347,18 +347,18 @@ def _filled(
     fields = target.kind.fields or []
     open_ = any(kind.words & _MODELS for kind in target.kind.order())
     given = dict(zip((f.name for f in fields), arguments, strict=False)) | dict(named)
-    for each in fields:
-        if each.name in given:
-            value = given[each.name]
-        elif each.factory is not None:
-            value = interpreter.call(interpreter.value(each.factory, target.kind.scope))
-        elif each.default is not None:
-            value = interpreter.value(each.default, target.kind.scope)
-        elif each.name in target.kind.names:
-            value = target.kind.names[each.name]
+    for part in fields:
+        if part.name in given:
+            value = given[part.name]
+        elif part.factory is not None:
+            value = interpreter.call(interpreter.value(part.factory, target.kind.scope))
+        elif part.default is not None:
+            value = interpreter.value(part.default, target.kind.scope)
+        elif part.name in target.kind.names:
+            value = target.kind.names[part.name]
         else:
-            value = Outside(f"${each.name}")
-        target.names[each.name] = as_default(value) if open_ else value
+            value = Outside(f"${part.name}")
+        target.names[part.name] = as_default(value) if open_ else value
 
 
 def attribute(owner: Class | Object | Super, name: str) -> Any:
@@ -390,7 +390,7 @@ def attribute(owner: Class | Object | Super, name: str) -> Any:
                 return found.function(holder) if isinstance(holder, Object) else Outside(f"${name}")
     kind = holder if isinstance(holder, Class) else holder.kind
     if not hasattr(found, "__code__"):
-        lost = any(each.lost for each in kind.order()) or getattr(holder, "lost", False)
+        lost = any(base.lost for base in kind.order()) or getattr(holder, "lost", False)
         return Outside(f"${name}") if lost else found
     if isinstance(holder, Object) and hasattr(found, "__code__") and not isinstance(found, Method):
         return Method(found, holder)

@@ -36,7 +36,7 @@ def beside(script: Path) -> None:
     """Let paths be relative to the folder of this script, or to one above it."""
     folder = script.resolve().parent
     root = project_of(folder)
-    _FOLDERS[:] = [each for each in (folder, *folder.parents) if each.is_relative_to(root)]
+    _FOLDERS[:] = [parent for parent in (folder, *folder.parents) if parent.is_relative_to(root)]
 
 
 def text_of(path: Any) -> str | None:

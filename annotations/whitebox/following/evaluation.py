@@ -141,10 +141,10 @@ class Evaluator(Branches):
         """A comprehension over what is not known is a loop like others: it may start queries."""
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         body: list[ast.stmt] = [ast.Expr(part) for part in parts]
-        for each in reversed(node.generators):
-            for test in reversed(each.ifs):
+        for generator in reversed(node.generators):
+            for test in reversed(generator.ifs):
                 body = [ast.If(test, body, [])]
-            body = [ast.For(each.target, each.iter, body, [])]
+            body = [ast.For(generator.target, generator.iter, body, [])]
         loop = ast.fix_missing_locations(ast.copy_location(body[0], node))
         for inner in ast.walk(loop):
             if isinstance(inner, ast.stmt):
@@ -299,7 +299,7 @@ class Evaluator(Branches):
         if of_open_length(values):
             if not values:
                 raise TypeError("not known")
-            values = [as_by_default(each) for each in values]
+            values = [as_by_default(value) for value in values]
         for value in values:
             inner = Scope(scope.file, {}, scope, comprehension=True)
             self._assign(first.target, value, inner)
@@ -539,7 +539,7 @@ class Evaluator(Branches):
             case "vars", [Object() as owner]:
                 return owner.names
             case "map", [function, *values] if are_lists(values):
-                return [self._call(function, each, {}) for each in zip(*values, strict=False)]
+                return [self._call(function, value, {}) for value in zip(*values, strict=False)]
             case "setattr", [owner, name, value]:
                 self._set(owner, name, value)
                 return None

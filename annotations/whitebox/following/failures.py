@@ -36,11 +36,11 @@ _AWAITING: Final = words("gather get result run run_until_complete wait wait_for
 
 def lost(module: ModuleText, node: Definition) -> str:
     """What lets a function go on where a write of it has failed."""
-    tried_again = {id(each) for each in _tried_again(node)}
+    tried_again = {id(item) for item in _tried_again(node)}
     for inner in (part for part in ast.walk(node) if id(part) not in tried_again):
         match inner:
             case ast.Try(finalbody=body) if any(
-                isinstance(part, ast.Return) for each in body for part in ast.walk(each)
+                isinstance(part, ast.Return) for statement in body for part in ast.walk(statement)
             ):
                 return "finally: return"
             case ast.Try(body=body, handlers=handlers) if _may_write(module, node, *body):
@@ -51,7 +51,7 @@ def lost(module: ModuleText, node: Definition) -> str:
                     if not raises and not again and not _members(handler) & _ENDING:
                         return f"except {ast.unparse(handler.type)}" if handler.type else "except"
             case ast.With(items=items, body=body) if _may_write(module, node, *body):
-                passing = next(filter(None, (_passes_over(module, each) for each in items)), "")
+                passing = next(filter(None, (_passes_over(module, item) for item in items)), "")
                 if passing:
                     return passing
             case ast.Call(func=function) if module.called(function) in _BESIDE:
@@ -73,7 +73,7 @@ def _may_write(module: ModuleText, function: Definition, *parts: ast.AST, depth:
         if isinstance(call.func, ast.Name) and name not in known:
             return True
         other = module.functions.get(name)
-        given = any(isinstance(each, ast.Name) for each in call.args)
+        given = any(isinstance(argument, ast.Name) for argument in call.args)
         if other is not None and depth and other is not function:
             found = _may_write(module, other, *other.body, depth=depth - 1)
         else:
@@ -102,7 +102,7 @@ def _passes_over(module: ModuleText, item: ast.withitem) -> str:
     function = module.functions.get(name)
     for part in ast.walk(function) if function is not None else ():
         if isinstance(part, ast.Try) and any(
-            isinstance(inner, ast.Yield) for each in part.body for inner in ast.walk(each)
+            isinstance(inner, ast.Yield) for statement in part.body for inner in ast.walk(statement)
         ):
             for handler in part.handlers:
                 if not any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):

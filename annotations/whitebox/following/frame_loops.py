@@ -63,7 +63,7 @@ _PREDICTING: Final = words("predict predict_proba")
 
 def maps_records(module: ModuleText, node: Definition) -> bool:
     """Whether a function of frames is a loop over them that computes columns of columns."""
-    names = [each.arg for each in node.args.args]
+    names = [argument.arg for argument in node.args.args]
     body = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
     names_set = {name for step in body[-1:] for name in stored(step)}
     while len(body) > 1 and _prepares(body[0], {*names, *names_set}):
@@ -191,7 +191,9 @@ def _of_columns(module: ModuleText, node: ast.expr, rows: set[str]) -> bool:
 def _are_names(node: ast.expr) -> bool:
     """Whether it is the name of a column, or a list of such."""
     several = node.elts if isinstance(node, ast.List) else [node]
-    return all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in several)
+    return all(
+        isinstance(value, ast.Constant) and isinstance(value.value, str) for value in several
+    )
 
 
 def _prepares(step: ast.stmt, names: Collection[str]) -> bool:

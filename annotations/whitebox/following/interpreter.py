@@ -237,7 +237,7 @@ class Interpreter(Calls):
                     scope.put(name, value)
                 return True
             case ast.MatchOr(patterns=several):
-                fits = [self._fits(each, value, scope) for each in several]
+                fits = [self._fits(option, value, scope) for option in several]
                 return True if True in fits else None if None in fits else False
             case ast.MatchValue(value=expected):
                 other = self.value(expected, scope)
@@ -337,7 +337,7 @@ class Interpreter(Calls):
             outside.note(f"{what}, which is not known here, was read once")
         forever = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
         body: list[ast.stmt] = [*node.body]
-        before = [len(each) for each in self.made]
+        before = [len(value) for value in self.made]
         for _ in range(1 if self._unsure > TURNS_DEPTH_MAX else 2):
             # Behind the first turn, what it has made may be what the next one begins with.
             for made, count in zip(self.made, before, strict=True):
@@ -430,7 +430,7 @@ class Interpreter(Calls):
                 self._repeated(f"a loop over `{ast.unparse(node.iter)[:60]}`", node, scope)
                 return
             before = self._state(scope)
-            self._for(target, [as_by_default(each) for each in values], body, scope, node)
+            self._for(target, [as_by_default(value) for value in values], body, scope, node)
             self._either([before, self._state(scope)], "how often a loop runs")
             return
         broken: list[State] = []
@@ -474,8 +474,10 @@ class Interpreter(Calls):
         """Leave out what a turn has made that is there because one before may have failed: it is
         what that one would have made."""
         for made, first, later in zip(self.made, begun, tried, strict=True):
-            known = [permitted.essence(each) for each in made[first:later]]
-            made[later:] = [each for each in made[later:] if permitted.essence(each) not in known]
+            known = [permitted.essence(value) for value in made[first:later]]
+            made[later:] = [
+                value for value in made[later:] if permitted.essence(value) not in known
+            ]
 
     def _defined(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Any:
         result: Any = Function(self, node, scope)

@@ -40,9 +40,9 @@ class ModuleText:
         for node in nodes:
             match node:
                 case ast.Assign(targets=targets, value=value) if all(
-                    isinstance(each, ast.Name | ast.Tuple) for each in targets
+                    isinstance(target, ast.Name | ast.Tuple) for target in targets
                 ):
-                    for name, part in (pair for each in targets for pair in pairs(each, value)):
+                    for name, part in (pair for target in targets for pair in pairs(target, value)):
                         if self.values.setdefault(name, part) is not part:
                             self.later.setdefault(name, []).append(part)
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):

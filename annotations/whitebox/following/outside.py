@@ -164,15 +164,15 @@ class Outside(str):
         called = self.rpartition(".")[2]
         if _CHANGING.fullmatch(called):
             CHANGED.append(f"{self[1:]}()")
-            REMOVED.extend(str(each) for each in given)
+            REMOVED.extend(str(argument) for argument in given)
         elif any(map(_SHELL.fullmatch, words := _words(given))):
             REMOVED.extend(words)
         elif _EXECUTING.fullmatch(called):
-            for statement in (each for each in given if isinstance(each, str)):
+            for statement in (argument for argument in given if isinstance(argument, str)):
                 changing(statement)
-        if any(isinstance(each, SparkSession) for each in given) and called != _MODEL:
+        if any(isinstance(argument, SparkSession) for argument in given) and called != _MODEL:
             note(f"`{self[1:]}` is given the session, and what it does is not known here")
-        frames = [each for each in given if isinstance(each, DataFrame)]
+        frames = [argument for argument in given if isinstance(argument, DataFrame)]
         if frames:
             frame = frames[0]
             for other in frames[1:]:
@@ -181,14 +181,14 @@ class Outside(str):
                 [MODEL] if len(frames) == len(given) == 1 and _SCORING.fullmatch(self[1:]) else []
             )
             return frame.hint(UNREAD, f"what `{self[1:]}` does is not known here", *kind)
-        if any(isinstance(each, list | dict | set) for each in given):
+        if any(isinstance(argument, list | dict | set) for argument in given):
             ASKED[str(self)] = None  # it may put something in
-        if any(isinstance(each, Column) for each in given):
+        if any(isinstance(argument, Column) for argument in given):
             from pyspark.sql.connect.functions import builtin
 
-            columns = [each for each in given if isinstance(each, Column)]
+            columns = [argument for argument in given if isinstance(argument, Column)]
             return builtin.call_function(self[1:], *columns)
-        known = [each for each in given if not isinstance(each, Outside)]
+        known = [argument for argument in given if not isinstance(argument, Outside)]
         if len(given) == 1 and known and isinstance(known[0], Callable | type):  # type: ignore[arg-type]
             return Outside(f"{self}()") if reason_of(self[1:]) else given[0]  # a decorator
         if called == "get" and known == [*given[:1]]:
@@ -240,7 +240,7 @@ class Outside(str):
 def _words(given: Any) -> list[str]:
     """The words of texts, and of lists of such."""
     if isinstance(given, list | tuple):
-        return [word for each in given for word in _words(each)]
+        return [word for argument in given for word in _words(argument)]
     return str.split(given) if isinstance(given, str) else []
 
 
@@ -430,7 +430,7 @@ class Held(Setting):
         return bool(named) and not any(f"{self}.".startswith(f"{owner}.") for owner in SET)
 
     def _gives(self, called: str, given: Sequence[Any]) -> Outside:
-        plain = all(isinstance(each, str | int | float) for each in given)
+        plain = all(isinstance(argument, str | int | float) for argument in given)
         if not plain or Chance.of([*given]) is not None:
             return Outside(f"{self}()")
         if given and _LOOKING_UP.fullmatch(called):
@@ -476,7 +476,7 @@ def as_default(value: Any) -> Any:
     if isinstance(value, dict):
         return DefaultDict({key: as_default(each) for key, each in value.items()})
     if isinstance(value, list | tuple):
-        parts = [as_default(each) for each in list(value)]
+        parts = [as_default(item) for item in list(value)]
         return tuple(parts) if isinstance(value, tuple) else Defaults(parts)
     return by_default(value, str(value))
 
@@ -632,7 +632,7 @@ def arguments(tree: ast.AST, path: str, *, run: bool) -> list[str]:
         given, rest = parse(parser, ways[0], namespace)
         others = [] if run else [vars(parse(parser, way, None)[0]) for way in ways[1:]]
         for name in {name for other in others for name in other}:
-            several = [each[name] for each in (vars(given), *others) if name in each]
+            several = [argument[name] for argument in (vars(given), *others) if name in argument]
             setattr(given, name, Several(several))
         for name, value in vars(given).items():
             if run and not isinstance(value, str):
@@ -733,7 +733,7 @@ class Several:
 
 def _ways(parser: Any) -> list[list[str]]:
     """Arguments that a parser accepts, for each of its commands where it has some."""
-    several = [each.choices for each in parser._actions if _has_commands(each)]
+    several = [action.choices for action in parser._actions if _has_commands(action)]
     commands: dict[str, Any] = several[0] if several else {}
     made = [
         [*_required(parser), name, *way] for name, inner in commands.items() for way in _ways(inner)

@@ -217,7 +217,7 @@ def plain(message: Any) -> bytes:
                 continue
             several = value if field.is_repeated else [value]
             if field.message_type.GetOptions().map_entry:
-                several = [each for each in value.values() if hasattr(each, "ListFields")]
+                several = [item for item in value.values() if hasattr(item, "ListFields")]
             todo += several
     return bytes(made.SerializeToString(deterministic=True))
 

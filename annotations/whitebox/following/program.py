@@ -164,9 +164,12 @@ def module_file(name: str, beside: Path, *, level: int = 0) -> Path | None:
         root = project_of(beside.parent)
         installed = "site-packages" in beside.parts
         parents = () if installed else (beside.parent, *beside.parent.parents)
-        above = [each for each in parents if each.is_relative_to(root)]
-        folders = [beside.parent, *(inner for each in above for inner in (each, each / "src"))]
-        added = (each / name for name in _added(beside) for each in above)
+        above = [folder for folder in parents if folder.is_relative_to(root)]
+        folders = [
+            beside.parent,
+            *(inner for folder in above for inner in (folder, folder / "src")),
+        ]
+        added = (folder / name for name in _added(beside) for folder in above)
         folders += (folder for folder in added if folder.resolve().is_relative_to(root.resolve()))
     for folder in folders if name else ():
         file = folder.joinpath(*name.split("."))

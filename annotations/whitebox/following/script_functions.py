@@ -58,7 +58,7 @@ def signature(parameters: ast.arguments) -> Signature:
     for name, kind in _KINDS.items():
         part = getattr(parameters, name)
         several = part if isinstance(part, list) else filter(None, [part])
-        made += [Parameter(each.arg, kind) for each in several]
+        made += [Parameter(value.arg, kind) for value in several]
     return Signature(made)
 
 
@@ -113,9 +113,9 @@ class Function:
         """As a function of pandas, its kind: of series, of iterators of them, or an aggregate."""
         args = self._node.args
         taken = " ".join(
-            ast.unparse(each.annotation)
-            for each in (*args.posonlyargs, *args.args)
-            if each.annotation is not None
+            ast.unparse(argument.annotation)
+            for argument in (*args.posonlyargs, *args.args)
+            if argument.annotation is not None
         )
         returns = getattr(self._node, "returns", None)
         given = "Series" if returns is None else ast.unparse(returns)
@@ -135,10 +135,10 @@ class Function:
         """The value that it returns where it may be given more than these arguments."""
         defaults = {name: as_by_default(value) for name, value in self._defaults.items()}
         bound = bound_to(self._node.args, defaults, arguments, named)
-        for each in (self._node.args.vararg, self._node.args.kwarg):
-            if each is not None:
-                bound[each.arg] = outside.as_default([*bound[each.arg]] if (
-                    each is self._node.args.vararg) else bound[each.arg])  # fmt: skip
+        for argument in (self._node.args.vararg, self._node.args.kwarg):
+            if argument is not None:
+                bound[argument.arg] = outside.as_default([*bound[argument.arg]] if (
+                    argument is self._node.args.vararg) else bound[argument.arg])  # fmt: skip
         if bound.get("spark") == "$spark":
             bound["spark"] = self._interpreter.session
         return self._called(bound, arguments)

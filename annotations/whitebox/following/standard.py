@@ -84,9 +84,9 @@ class Chain(list[Any]):
     """Stands for `itertools.chain`: the items of several lists."""
 
     def __init__(self, *several: Iterable[Any]) -> None:
-        if any(isinstance(each, str) for each in several):
+        if any(isinstance(value, str) for value in several):
             raise TypeError("the items of a text, or of what is not known")
-        super().__init__(item for each in several for item in each)
+        super().__init__(item for value in several for item in value)
 
     @classmethod
     def from_iterable(cls, several: Iterable[Iterable[Any]]) -> Chain:
@@ -120,7 +120,7 @@ def copied(value: Any) -> Any:
     if type(value) is dict:
         return {key: copied(each) for key, each in value.items()}
     if type(value) is list:
-        return [copied(each) for each in value]
+        return [copied(item) for item in value]
     fixed = permitted.frame(value) or isinstance(value, str | int | float | None)
     return value if fixed else Outside("$copy.deepcopy()")
 

@@ -158,7 +158,7 @@ def shown(function: Any, met: frozenset[int] = frozenset()) -> Shown:
         _LOOKED.clear()
     met |= {id(function)}
     if several := getattr(function, "chosen_from", ()):
-        return functools.reduce(operator.or_, (shown(each, met) for each in several))
+        return functools.reduce(operator.or_, (shown(value, met) for value in several))
     given, holding, plain = 0, [*_held(function)], function
     while hasattr(function, "__wrapped__") or isinstance(function, functools.partial):
         first = getattr(function, "parts", (0, getattr(function, "args", ())))[1]
@@ -253,7 +253,7 @@ def _shown_processor(processor: Any) -> Shown:
     kind = getattr(processor, "kind", None)
     if kind is not None:
         return shown_class(Path(kind.file), kind.name)
-    members = chain.from_iterable(vars(each).values() for each in type(processor).__mro__)
+    members = chain.from_iterable(vars(base).values() for base in type(processor).__mro__)
     codes = (getattr(member, "__code__", None) for member in members)
     file = next((Path(code.co_filename) for code in codes if code is not None), Path("<"))
     return shown_class(file, type(processor).__name__)
@@ -347,7 +347,7 @@ class _Module(ModuleText):
     ) -> frozenset[str]:
         """The parameters of a function that are given what is there before this one is called."""
         named = getattr(called, "name", "")
-        names = [each.arg for each in (*called.args.posonlyargs, *called.args.args)]
+        names = [argument.arg for argument in (*called.args.posonlyargs, *called.args.args)]
         given = [c for c in calls(node) if isinstance(c.func, ast.Name) and c.func.id == named]
         pairs = [pair for call in given for pair in zip(names, call.args, strict=False)]
         pairs += [(k.arg, k.value) for call in given for k in call.keywords if k.arg]
@@ -362,8 +362,8 @@ class _Module(ModuleText):
         shown, value = Shown(), self.values[name]
         if isinstance(value, ast.Lambda):
             return replace(self.looked_at(value, seen), batch="")
-        for each in (value, *self.later.get(name, ())):
-            shown |= self._set_to(name, each, seen | {id(value)})
+        for item in (value, *self.later.get(name, ())):
+            shown |= self._set_to(name, item, seen | {id(value)})
         return shown
 
     def _set_to(self, name: str, value: ast.expr, seen: frozenset[int]) -> Shown:
@@ -477,7 +477,7 @@ class _Module(ModuleText):
                 names |= attributes(*reached)
             methods = {id(method): method for method in reached} if methods else {}
         found = Shown()
-        first = [each for each in methods.values() if each.name in ("init", "__init__")]
+        first = [method for method in methods.values() if method.name in ("init", "__init__")]
         state = {
             ast.unparse(target)
             for part in first
@@ -548,7 +548,9 @@ class _Module(ModuleText):
         decide that it does."""
         name = self.called(node.func)
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-        texts = [each.value if isinstance(each, ast.Constant) else None for each in arguments]
+        texts = [
+            argument.value if isinstance(argument, ast.Constant) else None for argument in arguments
+        ]
         if conditional and name not in GIVEN and name not in NAMED:
             return False
         return reason_of_call(name, texts) is not None

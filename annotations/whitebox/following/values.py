@@ -55,7 +55,7 @@ def decides(value: Any) -> bool:
 def defaulted(value: Any) -> Any:
     """A text, a number or what consists of such, as it is by default; `UNSET` of anything else."""
     if isinstance(value, list | tuple):
-        parts = [defaulted(each) for each in value]
+        parts = [defaulted(item) for item in value]
         if any(part is UNSET for part in parts):
             return UNSET
         return tuple(parts) if isinstance(value, tuple) else outside.by_default(parts, "items")
@@ -304,4 +304,4 @@ def small(one: Any, other: Any) -> bool:
 
 def are_lists(values: Sequence[Any]) -> bool:
     """Whether all of several values are lists that are known."""
-    return bool(values) and all(isinstance(each, list | tuple | range) for each in values)
+    return bool(values) and all(isinstance(value, list | tuple | range) for value in values)
