@@ -18,6 +18,7 @@ TIDY = (
     "annotations",
     "annotations.file",
     "annotations.whitebox",
+    "annotations.whitebox.bloom",
     "blazes",
     "blazes.cli",
     "blazes.core",
@@ -45,7 +46,6 @@ TIDY = (
 )
 """Packages whose own modules have nouns for variables; may only grow."""
 VAGUE = (
-    "annotations.whitebox.bloom",
     "annotations.whitebox.connect",
     "annotations.whitebox.following",
     "flux_lab",

@@ -31,7 +31,7 @@ class Blocks:
         self.scope = scope
 
     def results(self, rows: tuple[Row | Clock, ...], block: Block) -> Iterator[Result]:
-        """What a block makes of these rows: one result for each way through it."""
+        """The results of a block for these rows: one for each way through it."""
         return self.scope.reader.results(block.body, _environment(rows, block))
 
     def after(self, rows: Rows, block: Block | None, position: Position) -> Rows:
@@ -106,7 +106,7 @@ class Blocks:
 
 
 def _environment(rows: tuple[Row | Clock, ...], block: Block) -> Environment:
-    """What the block's parameters stand for."""
+    """The values that the block's parameters stand for."""
     parameters = block.parameters
     if len(rows) == 1 and isinstance(rows[0], tuple) and len(parameters) > 1:
         # One row, taken apart.

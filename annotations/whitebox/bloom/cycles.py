@@ -1,4 +1,4 @@
-"""What reads what in a module: cycles, which collections persist, what is a step later.
+"""Who reads whom in a module: cycles, collections that persist, facts that come a step later.
 
 A rule `<=` holds within a timestep; `<+`, `<+-` and `<-` take effect in the next one, `<~` some
 time later. A cycle of rules within a timestep may not go through an operation that new facts can
@@ -76,9 +76,9 @@ class Cycles:
         todo = [] if self.persistent(name) else [name]
         outside = set(self.module.inputs)
         while todo:
-            each = todo.pop()
+            target = todo.pop()
             for edge in self._giving:
-                if edge.target != each or edge.source in seen:
+                if edge.target != target or edge.source in seen:
                     continue
                 if edge.source in outside:
                     asked.add(edge.source)
@@ -150,7 +150,7 @@ class Cycles:
 
 
 def _reachable(name: str, steps: Mapping[str, set[str]]) -> frozenset[str]:
-    """What one step or more lead to."""
+    """Collection -> those that one step or more lead to."""
     seen: set[str] = set()
     todo = [name]
     while todo:

@@ -1,4 +1,4 @@
-"""What stands in a block of a rule: rows in, tuples out, as expressions of the representation.
+"""The block of a rule: rows in, tuples out, as expressions of the representation.
 
 Ruby's methods are understood by the tables of `ruby`; anything else is `Unknown`, with its name and
 place, so that the path is taken for the worst.
@@ -77,7 +77,7 @@ class Reader:
     # ---- blocks
 
     def results(self, body: tuple[Statement, ...], environment: Environment) -> Iterator[Result]:
-        """What a block makes of a row: one result for each way through it."""
+        """The results of a block for a row: one for each way through it."""
         yield from self._run(list(body), environment, ())
 
     def _run(
@@ -186,15 +186,15 @@ class Reader:
                 return self._send(expression, environment)
 
     def _everything(self, environment: Environment) -> tuple[Expression, ...]:
-        found: list[Expression] = []
+        columns: list[Expression] = []
         for value in environment.values():
             if isinstance(value, tuple):
-                found += [Ref(column) for column in value]
+                columns += [Ref(column) for column in value]
             elif isinstance(value, Clock):
-                found.append(Call("current_timestamp"))
+                columns.append(Call("current_timestamp"))
             else:
-                found.append(value)
-        return tuple(found)
+                columns.append(value)
+        return tuple(columns)
 
     def _name(self, name: Name, environment: Environment) -> Expression:
         result = environment.get(name.text)

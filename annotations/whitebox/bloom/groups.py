@@ -53,10 +53,10 @@ class Groups:
         outputs: list[Output] = [(copy(c), Ref(c)) for c in keys]
         relation = inner.relation
         for aggregate in aggregates:
-            made = self._aggregate(aggregate, inner)
-            if made is None:
+            computed = self._aggregate(aggregate, inner)
+            if computed is None:
                 return self.scope.opaque((inner,), "an aggregate that is not known", position)
-            output, claim = made
+            output, claim = computed
             outputs.append(output)
             if claim is not None:
                 relation = Filter(relation, claim, position)
@@ -87,8 +87,8 @@ class Groups:
             position=position,
         )
         first = Call("=", (Ref(rank), Literal(1, BIGINT)), BOOLEAN)
-        kept = projected(Filter(node, first, position), inner.columns, position)
-        return self.blocks.after(Rows.of(kept), call.block, position)
+        chosen = projected(Filter(node, first, position), inner.columns, position)
+        return self.blocks.after(Rows.of(chosen), call.block, position)
 
     def _aggregate(self, expression: Expr, inner: Rows) -> tuple[Output, Expression | None] | None:
         """One aggregate, and what is assumed of it; None where it is not known."""
@@ -107,13 +107,13 @@ class Groups:
         columns = [
             self.scope.column(inner, *named) for named in map(_column_of, arguments) if named
         ]
-        found = [Ref(column, where) for column in columns if column is not None]
-        if name != "count" and not found:
+        refs = [Ref(column, where) for column in columns if column is not None]
+        if name != "count" and not refs:
             if not columns:
                 message = f"`{name}` needs a column: `{name}(:a)`"
                 self.scope.out.add("BLZ092", message, where)
             return None
-        return _aggregated(name, found, where)
+        return _aggregated(name, refs, where)
 
 
 def _aggregated(

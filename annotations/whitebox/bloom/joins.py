@@ -137,7 +137,7 @@ def is_product(expression: Expr) -> bool:
 
 
 def factors(expression: Expr) -> Iterator[Expr]:
-    """What is joined."""
+    """The rows that are joined."""
     match expression:
         case Operation(operator="*", operands=operands):
             for operand in operands:

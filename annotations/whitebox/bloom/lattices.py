@@ -52,7 +52,7 @@ GIVES: Final = dict.fromkeys([*TESTS, "contains?", "key?"], "lbool") | dict.from
 
 
 class Plans(Protocol):
-    """What of a module's plans (`plans.Plans`) its lattices are made of."""
+    """The part of a module's plans (`plans.Plans`) that its lattices are made of."""
 
     module: Module
     out: Findings
@@ -114,9 +114,9 @@ class Lattices:
         sets: list[Relation] = []
         values: list[Relation] = []
         for rule in rules:
-            found = None if self._kind(rule.source, rule) is None else self.value(rule.source, rule)
-            if found is not None:
-                values.append(found.relation)
+            value = None if self._kind(rule.source, rule) is None else self.value(rule.source, rule)
+            if value is not None:
+                values.append(value.relation)
             else:
                 sets.append(self._facts(rule))
         if sets:
@@ -169,7 +169,7 @@ class Lattices:
         if method == "when_true" and call.block is not None:
             results = list(reader.results(call.block.body, {}))
             if len(results) == 1 and results[0].values is not None and not results[0].conditions:
-                outputs = tuple([named(name, each) for name, each in results[0].values])
+                outputs = tuple([named(name, output) for name, output in results[0].values])
                 holds = Filter(inner.relation, value, position)
                 return Rows.of(Project(holds, outputs, position))
         reason = f"`{method}` of a lattice `{kind}` is not known"
@@ -192,7 +192,7 @@ class Lattices:
         return self.plans.translator.blocked(Rows.of(stored), call.block, rule)
 
     def _facts(self, rule: ModuleRule) -> Relation:
-        """What a rule merges into a lattice, a value for each fact."""
+        """The facts that a rule merges into a lattice, a value for each."""
         with self.cycles.through(rule):
             return self.plans.translator.source(rule, 1)
 

@@ -95,10 +95,10 @@ class Library:
     def _read(self, text: str, folder: Path | None, place: Place) -> list[str]:
         """Read a text and what it requires; the names of its modules."""
         errors = self.out.errors
-        found, required = parse(text, self.out, place)
+        modules, required = parse(text, self.out, place)
         self.incomplete = self.incomplete or self.out.errors > errors
         names = []
-        for module in found:
+        for module in modules:
             if module.name in self._texts:
                 self.out.add("BLZ006", f"a second module {module.name}", place(module.at))
                 continue
@@ -153,15 +153,15 @@ class _Builder:
         position = text.place(text.module.at)
         self._add(text, "")
         for name, columns in BUILT_IN.items():
-            made = Collection(name, name, columns, columns, None, position)
-            self.collections.setdefault(name, made)
-        found = Module(
+            collection = Collection(name, name, columns, columns, None, position)
+            self.collections.setdefault(name, collection)
+        module = Module(
             text.module.name, MappingProxyType(self.collections), tuple(self.rules), position
         )
-        for rule in found.rules:
-            self._check(found, rule)
-        known = tuple(rule for rule in found.rules if rule.target in found.collections)
-        return replace(found, rules=known)
+        for rule in module.rules:
+            self._check(module, rule)
+        known = tuple(rule for rule in module.rules if rule.target in module.collections)
+        return replace(module, rules=known)
 
     def _add(self, text: _Text, scope: str) -> None:
         if (text.module.name, scope) in self.done or len(self.done) > PARTS_MAX:
@@ -197,10 +197,10 @@ class _Builder:
         twice = next((c for at, c in enumerate(columns) if c in columns[:at]), None)
         if twice is not None:
             self.out.add("BLZ006", f"the column `{twice}` is there twice", position)
-        made = Collection(name, kind, columns, keys, address, position)
+        collection = Collection(name, kind, columns, keys, address, position)
         before = self.collections.get(name)
         if before is None or (before.columns == columns and before.kind == kind):
-            self.collections.setdefault(name, made)
+            self.collections.setdefault(name, collection)
         else:
             message = f"`{declaration.name}` is declared in {before.position} already"
             self.out.add("BLZ006", message, position)
@@ -267,7 +267,7 @@ def _places(text: str, file: str) -> Place:
 
 
 def _kind(declaration: Declaration) -> tuple[str, Declaration]:
-    """What is declared; of an interface that is `input` or `output`, one of these."""
+    """The kind that is declared; of an interface that is `input` or `output`, one of these."""
     if declaration.kind != "interface":
         return declaration.kind, declaration
     direction = declaration.direction

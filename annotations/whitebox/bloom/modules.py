@@ -120,7 +120,7 @@ class Module:
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """What comes from outside: channels that are read, inputs that no rule of its own fills."""
+        """Collections filled from outside: channels read, inputs that no rule here fills."""
         return tuple(
             name
             for name, collection in self.collections.items()
@@ -130,7 +130,7 @@ class Module:
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
-        """What leaves: channels and outputs that are filled."""
+        """Collections that leave: channels and outputs that are filled."""
         return tuple(
             name
             for name, collection in self.collections.items()

@@ -205,17 +205,17 @@ class Plans:
     # ---- cycles
 
     def _leaf(self, collection: Collection, position: Position) -> Rows:
-        """What a collection held before, where it is read by one of its own rules."""
+        """The facts that a collection held before, where it is read by one of its own rules."""
         lineage = self._before.get(collection.name)
         columns = collection.columns or ("c0",)
         if lineage is None:
             relation = empty(collection.name, columns, position)
             return Rows.of(relation)
-        kept, asked = self.cycles.sources_of(collection.name)
-        kept, asked = kept & lineage.keys(), asked & lineage.keys()
+        records, asked = self.cycles.sources_of(collection.name)
+        records, asked = records & lineage.keys(), asked & lineage.keys()
         parts = [
             self._part(names, columns, lineage, position, stored=stored)
-            for names, stored in ((asked, False), (kept, True))
+            for names, stored in ((asked, False), (records, True))
             if names
         ]
         if not parts:
@@ -256,12 +256,12 @@ class Plans:
         return Project(relation, tuple(outputs), at)
 
     def _both(
-        self, asked: Relation, kept: Relation, columns: Sequence[str], position: Position
+        self, asked: Relation, records: Relation, columns: Sequence[str], position: Position
     ) -> Relation:
         """Facts for which a request and kept facts come together."""
-        node = Join(asked, kept, JoinKind.INNER, None, position=position)
+        node = Join(asked, records, JoinKind.INNER, None, position=position)
         outputs = []
-        for name, one, other in zip(columns, asked.columns, kept.columns, strict=True):
+        for name, one, other in zip(columns, asked.columns, records.columns, strict=True):
             outputs.append((Column(name, VALUE), Call("xxhash64", (Ref(one), Ref(other)), VALUE)))
         return Project(node, tuple(outputs), position)
 
@@ -272,7 +272,7 @@ def _widest(relations: Sequence[Relation]) -> tuple[str, ...]:
 
 
 def _meet(before: Lineage | None, now: dict[str, dict[str, str]]) -> Lineage:
-    """What both say."""
+    """The columns that both trace to the same ones."""
     if before is None:
         return now
     return {

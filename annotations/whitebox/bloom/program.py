@@ -29,7 +29,7 @@ class Program:
     file: str
 
     def outputs(self, name: str) -> tuple[Output, ...]:
-        """What was derived of each output of a module; BadInput where its rules are wrong."""
+        """The derivation of each output of a module; BadInput where its rules are wrong."""
         module = self.modules[name]
         out = Findings(self.file)
         plans = Plans(module, out)
@@ -83,17 +83,17 @@ def read_file(path: Path) -> Program:
 
 
 class Named:
-    """What `bloom:` of a component says. Everything that is wrong with it is BadInput."""
+    """The module that `bloom:` of a component names; all that is wrong with it is BadInput."""
 
     def __init__(
-        self, said: str, *, folder: Path, place: places.Place | None, position: Position | None
+        self, text: str, *, folder: Path, place: places.Place | None, position: Position | None
     ) -> None:
         self.position = position
-        program, name = self._found(said, folder, place)
+        program, name = self._found(text, folder, place)
         if name is None:
             modules = ", ".join(program.modules)
             message = f"`bloom` does not say which of the modules {modules} is meant"
-            raise self._wrong(message, f"Write `{said.strip()}#{list(program.modules)[-1]}`.")
+            raise self._wrong(message, f"Write `{text.strip()}#{list(program.modules)[-1]}`.")
         if name not in program.modules:
             near = did_you_mean(name, program.modules)
             raise self._wrong(f"there is no module {name} in {program.file}{near}")
@@ -111,15 +111,15 @@ class Named:
         return Query(plan)
 
     def _found(
-        self, said: str, folder: Path, place: places.Place | None
+        self, text: str, folder: Path, place: places.Place | None
     ) -> tuple[Program, str | None]:
         """The program, and the module of it that is meant; of a text in the file, the last one."""
-        if "\n" in said.strip():
+        if "\n" in text.strip():
             start = self.position or Position("<bloom>", 1, 1)
             here = None if place is None else lambda at: place(at) or start
-            program = read(said, file=start.file, folder=folder, place=here)
+            program = read(text, file=start.file, folder=folder, place=here)
             return program, list(program.modules)[-1]
-        name, _, module = said.strip().partition("#")
+        name, _, module = text.strip().partition("#")
         path = folder / name
         if not path.is_file():
             raise self._wrong(f"there is no file {name} beside the dataflow's")

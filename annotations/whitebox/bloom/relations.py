@@ -60,15 +60,15 @@ class Translator:
         return Rows(relation, tuple(rows))
 
     def source(self, rule: ModuleRule, width: int | None) -> Relation:
-        """What a rule puts into its target, with `width` columns; None: as many as there are."""
-        found, widths = _Source(self, rule, width).relation()
+        """The facts that a rule puts into its target, of `width` columns; None: all there are."""
+        rows, widths = _Source(self, rule, width).relation()
         if len(widths) > 1 and self.module.collections[rule.target].kind == "temp":
             self._widths[rule.target] = widths
-        return found
+        return rows
 
-    def blocked(self, found: Rows, block: Block | None, rule: ModuleRule) -> Rows:
+    def blocked(self, rows: Rows, block: Block | None, rule: ModuleRule) -> Rows:
         """Rows after a block of a rule."""
-        return Blocks(Scope(self.module, rule, self.out)).after(found, block, rule.position)
+        return Blocks(Scope(self.module, rule, self.out)).after(rows, block, rule.position)
 
 
 class _Source:
@@ -85,16 +85,16 @@ class _Source:
         """The collections that the relation is made of."""
 
     def relation(self) -> tuple[Relation, tuple[int, ...]]:
-        """What the rule puts into its target, and how many columns each row of it has."""
-        found = self._with_all(self.rows(self.rule.source))
-        if found.timed:
-            return self._timer(found), ()
-        widths = tuple([len(row) for row in found.rows if isinstance(row, tuple)])
-        if found.relation.columns == found.columns:
-            return found.relation, widths
-        return projected(found.relation, found.columns, self.rule.position), widths
+        """The facts that the rule puts into its target, and the columns of each row of them."""
+        rows = self._with_all(self.rows(self.rule.source))
+        if rows.timed:
+            return self._timer(rows), ()
+        widths = tuple([len(row) for row in rows.rows if isinstance(row, tuple)])
+        if rows.relation.columns == rows.columns:
+            return rows.relation, widths
+        return projected(rows.relation, rows.columns, self.rule.position), widths
 
-    def _with_all(self, found: Rows) -> Rows:
+    def _with_all(self, rows: Rows) -> Rows:
         """The relation with everything that the rule reads: nothing that it names is left out."""
         left_out = [
             name
@@ -102,23 +102,23 @@ class _Source:
             if name not in self._seen and self.module.collections[name].kind != "periodic"
         ]
         if not left_out:
-            return found
+            return rows
         position = self.rule.position
         others = [self.translator.collection(name, position).relation for name in left_out]
-        columns = tuple([Column(c.name, c.type) for c in found.columns])
+        columns = tuple([Column(c.name, c.type) for c in rows.columns])
         shown = ", ".join(f"`{name}`" for name in left_out)
         reason = f"a block looks into {shown}, which only a join or `notin` may do"
-        return Rows.of(Opaque((found.relation, *others), columns, reason, position=position))
+        return Rows.of(Opaque((rows.relation, *others), columns, reason, position=position))
 
-    def _timer(self, found: Rows) -> Relation:
+    def _timer(self, rows: Rows) -> Relation:
         reason = "all facts of a timer are used, which depend on the clock"
         columns = tuple(
             Column(name, VALUE)
-            for row in found.rows
+            for row in rows.rows
             for name in (row.columns if isinstance(row, Clock) else [c.name for c in row])
         )
         return Opaque(
-            (found.relation,), columns, reason, nondeterministic=True, position=self.rule.position
+            (rows.relation,), columns, reason, nondeterministic=True, position=self.rule.position
         )
 
     def rows(self, expression: Expr) -> Rows:
@@ -177,8 +177,8 @@ class _Source:
     def _method(self, call: Send, receiver: Expr, position: Position) -> Rows:
         method = call.method
         if method in JOINS and (method != "flatten" or is_product(receiver)):
-            found = self._join(receiver, method, call.arguments, position)
-            return self.blocks.after(found, call.block, position)
+            joined = self._join(receiver, method, call.arguments, position)
+            return self.blocks.after(joined, call.block, position)
         inner = self.rows(receiver)
         if inner.timed and method not in ("map", "flatten"):
             return self.scope.opaque((inner,), "what a timer sends depends on the clock", position)
@@ -222,14 +222,14 @@ class _Source:
     def _some_columns(self, call: Send, receiver: Expr, inner: Rows, position: Position) -> Rows:
         """`payloads`, `keys`, `values`: part of the columns that were declared."""
         name = self.scope.named(receiver)
-        each = self.module.collections[name] if name else None
+        collection = self.module.collections[name] if name else None
         if call.method == "payloads":
-            address = each.address if each else None
+            address = collection.address if collection else None
             columns: Row = tuple(c for c in inner.columns if c.name != address)
-        elif each is None:
+        elif collection is None:
             return self.scope.opaque((inner,), f"`{call.method}` of what has no keys", position)
         else:
             keep = call.method == "keys"
-            columns = tuple(c for c in inner.columns if (c.name in each.keys) == keep)
-        found = Rows.of(projected(inner.relation, columns, position))
-        return self.blocks.after(found, call.block, position)
+            columns = tuple(c for c in inner.columns if (c.name in collection.keys) == keep)
+        shaped = Rows.of(projected(inner.relation, columns, position))
+        return self.blocks.after(shaped, call.block, position)

@@ -27,7 +27,7 @@ class Scope:
     @cached_property
     def reader(self) -> Reader:
         """Expressions of the rule."""
-        return Reader(self.out, self.rule.place, lambda each: self.named(each) is not None)
+        return Reader(self.out, self.rule.place, lambda name: self.named(name) is not None)
 
     def named(self, expression: Expr) -> str | None:
         """The full name of the collection that an expression names; None where it names none."""

@@ -48,10 +48,10 @@ def _not(condition: Expr) -> Operation:
 
 
 def _operation(operator: str) -> Callable[[_Shaper, list[Any]], Operation]:
-    def made(_: _Shaper, items: list[Any]) -> Operation:
+    def operation(_: _Shaper, items: list[Any]) -> Operation:
         return Operation(operator, tuple(items), _at(items[0]))
 
-    return made
+    return operation
 
 
 class _Shaper(Transformer[Token, Any]):

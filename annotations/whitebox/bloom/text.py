@@ -1,4 +1,4 @@
-"""What was derived of Bloom modules, as the `components` of a dataflow file with the reasons."""
+"""The annotations of Bloom modules, as the `components` of a dataflow file with the reasons."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _module(program: Program, name: str) -> Iterator[str]:
 
 def _output(output: Output) -> Iterator[str]:
     for path in output.paths():
-        found = output.derivation.paths[path.source]
-        for reason in _reasons(found):
+        derived = output.derivation.paths[path.source]
+        for reason in _reasons(derived):
             yield f"      # {reason}"
         parts = [f"from: {path.source}", f"to: {path.target}"]
         parts.append(f"label: {path.annotation.kind.name}")

@@ -60,17 +60,17 @@ def tokens(text: str, stack: list[str]) -> Iterator[Token]:
 
     `stack` holds the brackets and blocks that are open; the reader may empty it.
     """
-    found = [*_lexed(text), Token("_NL", "\n", start_pos=len(text))]
+    tokens = [*_lexed(text), Token("_NL", "\n", start_pos=len(text))]
     before = Token("_NL", "\n", start_pos=0)
-    dotted = _before_dots(found)
-    for at, token in enumerate(found):
+    dotted = _before_dots(tokens)
+    for at, token in enumerate(tokens):
         if token.type == "_NL":
             inside = bool(stack) and stack[-1] in ("_LPAR", "_LSQB")
             goes_on = before.type in _CONTINUES or before.type.startswith("__ANON")
             if inside or goes_on or at in dotted:
                 continue
         elif (before.type == "DOT" and token.isidentifier()) or (
-            token.type in _BODIES and not (before.type == "_NL" and _opens(found, at))
+            token.type in _BODIES and not (before.type == "_NL" and _opens(tokens, at))
         ):
             token.type = "NAME"
         elif token.type in _OPENING:
@@ -81,9 +81,9 @@ def tokens(text: str, stack: list[str]) -> Iterator[Token]:
         before = token
 
 
-def _opens(found: list[Token], at: int) -> bool:
+def _opens(tokens: list[Token], at: int) -> bool:
     """True for `state`, `bloom` and `bootstrap` where a block follows."""
-    after = found[at + 1].type if at + 1 < len(found) else ""
+    after = tokens[at + 1].type if at + 1 < len(tokens) else ""
     return after in ("_DO", "_LBRACE", "SYMBOL")
 
 
@@ -102,10 +102,10 @@ def _lexed(text: str) -> Iterator[Token]:
             start = at + 1
 
 
-def _before_dots(found: list[Token]) -> frozenset[int]:
+def _before_dots(tokens: list[Token]) -> frozenset[int]:
     """The line ends after which a line begins with a dot."""
     lines, dotted = list[int](), set[int]()
-    for at, token in enumerate(found):
+    for at, token in enumerate(tokens):
         if token.type == "_NL":
             lines.append(at)
             continue

@@ -177,8 +177,8 @@ def parts(expression: Statement) -> Iterator[Expr]:
     """An expression and everything inside of it, blocks included."""
     todo: list[Statement] = [expression]
     while todo:
-        each = todo.pop()
-        match each:
+        node = todo.pop()
+        match node:
             case Assign(value=value):
                 todo.append(value)
                 continue
@@ -194,4 +194,4 @@ def parts(expression: Statement) -> Iterator[Expr]:
             case Send(receiver=receiver, arguments=arguments, block=block):
                 todo += arguments if receiver is None else (receiver, *arguments)
                 todo += block.body if block is not None else ()
-        yield each
+        yield node

@@ -1,4 +1,4 @@
-"""What the in-process channel answers the Connect client, and what it learns from the questions.
+"""The answers of the in-process channel to the Connect client, and what the questions tell.
 
 Plans are kept as they come: temporary views, streaming queries that would start, commands of a
 pipeline. Whatever would need data is refused with `Refused`, which says what the user called.

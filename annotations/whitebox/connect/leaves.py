@@ -1,4 +1,4 @@
-"""What a plan reads: sources, rows in the code, SQL texts."""
+"""The leaves of a plan: sources, rows in the code, SQL texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan reads: declared streams, and Spark's own sources with the columns that they have."""
+"""The sources of a plan: declared streams, and Spark's own with the columns that they have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lets whole scripts run unmodified: their way to a session leads to ours.
+"""Stand-ins that let whole scripts run unmodified: their way to a session leads to ours.
 
 A script builds its session itself, with a master and settings, and often reaches for the Spark
 context. The settings are noted; of the context only what changes nothing can be called.

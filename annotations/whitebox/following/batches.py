@@ -1,4 +1,4 @@
-"""What a function of pandas or Arrow does with all rows of a batch, so with how it was divided."""
+"""Functions of pandas or Arrow that depend on all rows of a batch, so on how it was divided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a script may have set, where it is not known which of several ways it takes."""
+"""The values that a script may have set, where it is not known which of several ways it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What in a function of a micro-batch lets the code go on where a write has failed."""
+"""The places in a function of a micro-batch that let the code go on where a write has failed."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ def member(owner: Outside, name: str) -> Any:
 
 
 def shown(value: str) -> str:
-    """What a value that is not known is called in messages.
+    """The name of a value that is not known, in messages.
 
     >>> shown("$2"), shown("$settings.key")
     ('sys.argv[2]', 'settings.key')

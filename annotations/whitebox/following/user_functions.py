@@ -1,4 +1,4 @@
-"""What the text of a function that Spark calls for each record shows: that its result is left to
+"""Findings in the text of a function that Spark calls for each record: that its result is left to
 chance, or depends on records before it or on how records are divided into batches.
 
 Of Python's own library, pandas and NumPy, what depends on its arguments alone, and treats each

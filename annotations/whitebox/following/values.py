@@ -1,4 +1,4 @@
-"""What is known of a value of a script that is not run, and what becomes of what is not."""
+"""Knowledge of a value of a script that is not run, and what becomes of what is not known."""
 
 from __future__ import annotations
 
