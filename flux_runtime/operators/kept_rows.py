@@ -124,19 +124,36 @@ class KeptRows:
 
 
 def hashed(rows: Any, columns: Columns) -> Hashes:
-    """A hash of some columns of each row, the same for integers of all widths."""
-    kinds = [rows.schema.field(name).type for name in columns]
-    if all(map(_whole, kinds)):
-        return stable_hash(rows, columns)
+    """A hash of some columns of each row, in this process; the same for integers of all widths."""
+    whole = [_numbers(rows.column(name)) for name in columns]
+    if all(numbers is not None for numbers in whole):
+        names = [str(place) for place in range(len(whole))]
+        return stable_hash(pa.table(whole, names=names), names)
     parts = [
-        f"CAST({quoted(name)} AS BIGINT)" if pa.types.is_integer(kind) else quoted(name)
-        for name, kind in zip(columns, kinds, strict=True)
+        f"CAST({quoted(name)} AS BIGINT)"
+        if pa.types.is_integer(rows.schema.field(name).type)
+        else quoted(name)
+        for name in columns
     ]
     hashes = evaluate(f"SELECT hash({', '.join(parts)}) AS h FROM rows", {"rows": rows})
     column: Hashes = hashes.column("h").to_numpy()
     return column
 
 
-def _whole(kind: Any) -> bool:
-    """Whether numpy hashes such a column at once, which is quicker than asking DuckDB."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+def _numbers(column: Any) -> Any:
+    """The values as integers, equal ones as the same: quicker to hash than by asking DuckDB.
+
+    None for types of which values are equal that differ in their bits.
+    """
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return column
+    if pa.types.is_date32(kind):
+        return column.cast(pa.int32())
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.int64())
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        values = column.cast(pa.binary()).combine_chunks().dictionary_encode()
+        hashes = np.array([hash(value) for value in values.dictionary.to_pylist()], np.int64)
+        return pa.array(hashes).take(values.indices)
+    return None

@@ -79,7 +79,9 @@ def stable_hash(batch: Batch, keys: Sequence[str]) -> npt.NDArray[np.uint64]:
 
 
 def _column_hash(column: Any) -> npt.NDArray[np.uint64]:
-    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    if pa.types.is_integer(column.type):
         values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         null = column.is_null().to_numpy(zero_copy_only=False)
         hashed: npt.NDArray[np.uint64] = values.view(np.uint64) ^ (

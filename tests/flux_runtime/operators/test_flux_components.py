@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import sys
 import types
 from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flux_runtime.operators.components import Component, Components
+from flux_runtime.operators.components import Component, Components, in_buckets
 from flux_runtime.operators.query import Gives, QueryPlan, tagged
-from flux_runtime.operators.rows import SN, merge, number
+from flux_runtime.operators.rows import SN, key_value, merge, number
 from flux_runtime.operators.stateless import Filter
 from flux_runtime.operators.unprocessable import DEAD_LETTER, results_of
 from flux_runtime.protocol.vocabulary import Pair
@@ -71,6 +74,51 @@ def chain(buckets: int) -> Components:
             Component(name="Most", buckets=buckets, gate=("campaign",), plan=most),
         )
     )
+
+
+KEYS = {
+    pa.bool_(): [True, False],
+    pa.int8(): [-128, 0, 1],
+    pa.int16(): [-1, 0, 300],
+    pa.int64(): [-(1 << 63), 0, (1 << 63) - 1],
+    pa.float32(): [0.0, -0.0, 1.5, math.nan, -math.nan],
+    pa.float64(): [0.0, -0.0, 1.5, math.nan, -math.inf],
+    pa.decimal128(38, 5): [Decimal("0.00000"), Decimal("-1.50000")],
+    pa.string(): ["", "a", "ä\0"],
+    pa.binary(): [b"", b"\xff"],
+    pa.date32(): [date(1, 1, 1), date(9999, 12, 31)],
+    pa.timestamp("us"): [datetime(1, 1, 1), datetime(2024, 2, 29, 1, 2, 3, 4)],
+    pa.timestamp("us", "UTC"): [datetime(1970, 1, 1, tzinfo=UTC)],
+    pa.time64("ns"): [time(0, 0), time(23, 59, 59, 999999)],
+    pa.duration("us"): [timedelta(0), timedelta(days=-1)],
+    pa.null(): [],
+    pa.list_(pa.float64()): [[], [0.0, None], [-0.0, None], [math.nan]],
+    pa.struct([("a", pa.bool_()), ("b", pa.float64())]): [
+        {"a": True, "b": -0.0},
+        {"a": True, "b": 0.0},
+    ],
+}
+"""Arrow type -> values of a key; those that Spark groups together are among them."""
+
+
+@pytest.mark.parametrize("kind", KEYS, ids=str)
+def test_records_of_one_group_go_to_one_bucket_whatever_the_type(kind: Any) -> None:
+    values = [*KEYS[kind], None] * 3
+    records = pa.table({"k": pa.array(values, kind), "v": pa.array(range(len(values)))})
+    plan = QueryPlan(
+        sql="SELECT v FROM a",
+        inputs={"a": [*records.schema]},
+        output=[("v", pa.int64())],
+        gives=Gives.RECORDS,
+    )
+    stage = Component(name="Count", buckets=5, gate=("k",), plan=plan)
+    buckets = in_buckets(stage, number(tagged(records, 0), 7))
+    places = {v: bucket for bucket, rows in buckets.items() for v in rows.column("v").to_pylist()}
+    assert places.keys() == set(range(len(values)))
+    groups: dict[Any, set[int]] = {}
+    for v, value in enumerate(values):
+        groups.setdefault(repr(key_value(value)), set()).add(places[v])
+    assert all(len(of_group) == 1 for of_group in groups.values())
 
 
 class Flow:
