@@ -14,6 +14,8 @@ TYPES: Final = frozenset(
 )
 """The names of Spark SQL's types."""
 _HEAD: Final = re.compile(r"\s*([^\W\d]\w*)\s*")
+_BOUNDED: Final = re.compile(r"\b(?:char|character|varchar)\s*\([^()]*\)", re.IGNORECASE)
+_QUOTED: Final = re.compile(r"`(?:[^`]|``)*`")
 _FIELD: Final = re.compile(r"\s*(`(?:[^`]|``)*`|\w+)\s*:?(.*)", re.DOTALL)
 
 
@@ -42,6 +44,16 @@ def unknown_type(text: str) -> str | None:
         if word is not None:
             return word
     return None
+
+
+def bounded_text(text: str) -> str | None:
+    """The first CHAR or VARCHAR in a type's text: Spark's readers and functions refuse them.
+
+    >>> bounded_text("array<VARCHAR(5)>"), bounded_text("char"), bounded_text("struct<char: int>")
+    ('VARCHAR(5)', None, None)
+    """
+    found = _BOUNDED.search(_QUOTED.sub("", text))
+    return None if found is None else found[0]
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -313,9 +313,13 @@ def _compared(node: Relation) -> Iterator[tuple[str, Iterable[Expression]]]:
 
 
 def _of_expression(part: Expression) -> Iterator[str]:
+    from annotations.whitebox.ir import Ref
+
     match part:
         case Unknown(reason=reason):
             yield reason
+        case Ref(column=column) if any(p.family is Family.INTERVAL for p in column.type.parts):
+            yield f"`{column.name}`, {schema_text(column.type)}, is not known to mean the same"
         case Call(function=function, arguments=arguments):
             types = [type_of(argument) for argument in arguments]
             shown = f"{function}({', '.join(schema_text(type_) for type_ in types)})"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from annotations.diagnostics import Findings
 from annotations.file.shapes import ATTRIBUTE_NAME, BAD, Bad, Json, Text, is_word, refuse
 from annotations.positions import List, Map, Node, Scalar, place_inside, shorten
-from annotations.type_names import TYPES, unknown_type
+from annotations.type_names import TYPES, bounded_text, unknown_type
 from annotations.vocabulary import AnnotationKind, Key
 
 if TYPE_CHECKING:
@@ -239,6 +239,9 @@ class Schema:
                 near = findings.suggest(unknown.lower(), TYPES)
                 message = f"Spark SQL has no type `{shorten(unknown)}`{near}"
                 findings.add_value("BLZ053", message, value.mark)
+            elif (bounded := bounded_text(spark_type)) is not None:
+                message = f"a stream has no column of type `{bounded}`, only a table"
+                findings.add_value("BLZ053", message, value.mark, "Write STRING.")
         return types
 
     def schema(self) -> Json:

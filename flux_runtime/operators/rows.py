@@ -192,6 +192,10 @@ def _bits(array: Any) -> int:
     kind, n = array.type, len(array)
     if not n:
         return 0
+    if pa.types.is_map(kind):
+        entries = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+        offsets = pa.array(array.offsets.to_numpy())
+        return _bits(pa.ListArray.from_arrays(offsets, entries, mask=array.is_null()))
     if pa.types.is_struct(kind):
         return n + sum(map(_bits, array.flatten()))
     wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
@@ -345,8 +346,20 @@ def _column_values(column: Any) -> list[Any]:
         return [None if text is None else text.decode(errors="replace") for text in texts]
     if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
         column = column.cast(pa.string())  # some are beyond what Python has
-    values: list[Any] = column.to_pylist()
-    return values
+    return list(map(_with_finite, column.to_pylist()))
+
+
+def _with_finite(value: Any) -> Any:
+    """The value, with numbers that JSON has not as the texts that Spark's `to_json` gives them."""
+    match value:
+        case float() if not math.isfinite(value):
+            return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+        case dict():
+            return {name: _with_finite(part) for name, part in value.items()}
+        case list() | tuple():
+            return [_with_finite(part) for part in value]
+        case _:
+            return value
 
 
 def _as_json(value: Any) -> str:

@@ -23,6 +23,8 @@ SALES = Input(
         "price": "DOUBLE",
         "at": "TIMESTAMP",
         "low": "STRING COLLATE UTF8_LCASE",
+        "took": "INTERVAL DAY TO SECOND",
+        "laps": "ARRAY<STRUCT<lap: INT, took: INTERVAL SECOND>>",
     }
 )
 
@@ -96,6 +98,8 @@ def test_a_site_can_evaluate_what_is_grouped_by_an_expression(sql: str) -> None:
             "TRY_CAST(n AS TINYINT) (TryCast) is not",
         ),
         ("SELECT price, count(*) AS n FROM sales GROUP BY price", "grouping by DOUBLE is not"),
+        ("SELECT n, took FROM sales", "`took`, INTERVAL, is not known"),
+        ("SELECT s.laps FROM sales s JOIN sales t ON s.n = t.n", "`laps`, ARRAY<STRUCT<"),
         ("SELECT DISTINCT low FROM sales", "distinct rows of STRING COLLATE ANY is not"),
         ("SELECT split(city, '[a-c]') AS s FROM sales", "split(STRING, STRING) is not"),
         ("SELECT substring(city, 0) AS s FROM sales", "substring(STRING, INT) is not"),
