@@ -59,7 +59,9 @@ def split(stage: int, rows: Bulk, width: int) -> Mapping[int, Bulk]:
 
 
 def merge(parts: Sequence[Bulk]) -> Bulk:
-    """All rows together, born when the oldest was."""
+    """All rows together, born when the oldest was; one part stays that of its producer."""
+    if len(parts) == 1:
+        return parts[0]
     return Bulk(
         sum(part.rows for part in parts), parts[0].row_bytes, min(part.born for part in parts)
     )
