@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from annotations.whitebox.ir import Relation
 
 ANSI: Final = "spark.sql.ansi.enabled"
+OWN_COLUMNS: Final = frozenset(
+    {"flux_clock", "flux_dead_letter", "flux_interface", "sn_batch", "sn_offset", "sn_sub"}
+    | {START, END}
+)
+"""Columns that sites have beside those of records."""
+RENAME: Final = "give the column another name, before the component or in it"
 
 
 def site_problems(net: Network, code: Callable[[], Code]) -> Iterator[Diagnostic]:
@@ -63,6 +69,9 @@ def _flux_problems(
             yield Diagnostic(CODES["BLZ535"], message, draft.position)
     if implementation is None:
         return
+    for name in _own_columns(net, draft, code):
+        message = f"{at}: `{name}` is a column that sites have beside those of records"
+        yield Diagnostic(CODES["BLZ515"], message, implementation.position, RENAME)
     if implementation.sql is not None:
         mode = net.plan.analysis.dataflow.deployment.conf.get(ANSI, "true")
         if str(mode).strip().lower() != "true":
@@ -85,6 +94,16 @@ def _flux_problems(
         if not any(stream.schema for stream in net.leaving[at]):
             message = f"the output of {reference_of(implementation)} at {at} has no schema"
             yield Diagnostic(CODES["BLZ516"], message, implementation.position)
+
+
+def _own_columns(net: Network, draft: Draft, code: Callable[[], Code]) -> list[str]:
+    """Columns of an input or of the output that would stand beside the sites' own of that name."""
+    names = {name for interface in draft.inputs for name in schema_of(net, draft, interface) or ()}
+    names.update(name for stream in net.leaving[draft.at] for name in stream.schema or ())
+    if draft.implementation is not None and draft.implementation.sql is not None:
+        plan = code().plan(draft.component, draft.output)
+        names.update(() if plan is None else (column.name for column in plan.columns))
+    return sorted(name for name in names if name.lower() in OWN_COLUMNS)
 
 
 def _growth(net: Network, draft: Draft, sql: str) -> Iterator[Diagnostic]:

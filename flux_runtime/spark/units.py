@@ -6,7 +6,7 @@ Each is also an origin: its output can be read as a stream from its channel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +53,25 @@ class Unit:
     def compute(self, frames: Mapping[str, DataFrame], fn: Operator | None = None) -> DataFrame:
         """The component's output, tagged with the replica."""
         output = (fn or self.fn)(**frames)
-        return output if self.replica is None else output.withColumn(REPLICA, sf.lit(self.replica))
+        if self.replica is None:
+            return output
+        self.check_replica_free(output.columns)
+        return output.withColumn(REPLICA, sf.lit(self.replica))
+
+    def check_replica_free(self, names: Iterable[str]) -> None:
+        """Return if no column of the output has the name that tells replicas apart.
+
+        One that may come from a replicated output before this one is replaced.
+
+        Raises:
+            ValueError: one has, and all inputs are sources.
+        """
+        taken = [name for name in names if name.lower() == REPLICA]
+        if taken and all(isinstance(feed.origin, Source) for _, feed in self.inputs()):
+            raise ValueError(
+                f"{self.name} puts out a column `{taken[0]}`, and outputs of replicas are told "
+                "apart by one of that name: give it another name"
+            )
 
     def schema(self, session: SparkSession) -> StructType:
         """Of the output: the component's function, run on frames without rows."""
@@ -210,8 +228,10 @@ class FluxUnit(Unit):
     def schema(self, session: SparkSession) -> StructType:
         """Of the output; replicas are told apart by a column."""
         if self._schema is None:
-            *_, last = self.stages(session)
-            tagged = extended(last[1], **{REPLICA: "integer"}) if self.replicas > 1 else last[1]
+            *_, (_, tagged) = self.stages(session)
+            if self.replicas > 1:
+                self.check_replica_free(tagged.fieldNames())
+                tagged = extended(tagged, **{REPLICA: "integer"})
             self._schema = nullable(tagged)
         return self._schema
 

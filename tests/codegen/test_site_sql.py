@@ -14,6 +14,11 @@ from annotations.whitebox.sql import read
 from benchmarks.site_sql_on_spark import AGGREGATED, OVER, TEMPLATES, Case, cases, prove
 from codegen import site_sql as sites
 from codegen.site_sql import ON_SITES, site_refusals, site_sql
+from codegen.sites import OWN_COLUMNS
+from flux_runtime.operators.event_time import END, START
+from flux_runtime.operators.query import TAGS
+from flux_runtime.operators.rows import SN
+from flux_runtime.operators.unprocessable import DEAD_LETTER
 
 SALES = Input(
     {
@@ -109,6 +114,10 @@ def test_a_site_can_evaluate_what_is_grouped_by_an_expression(sql: str) -> None:
 )
 def test_what_may_not_is_refused_with_its_name(sql: str, reason: str) -> None:
     assert any(said.startswith(reason) for said in refused(sql)), refused(sql)
+
+
+def test_the_columns_of_sites_are_those_that_they_add() -> None:
+    assert {*SN, *TAGS, DEAD_LETTER, START, END} == OWN_COLUMNS
 
 
 def test_results_are_as_wide_as_those_of_spark() -> None:

@@ -212,6 +212,23 @@ def test_replicas_each_release_and_tag_their_output(bench) -> None:
     assert bench.commits() == ["Count-1-000000001", "Count-2-000000001"]
 
 
+def test_a_column_of_the_name_that_tells_replicas_apart_is_not_replaced(bench) -> None:
+    def build(job: Job) -> None:
+        of_replica = job.seal(
+            "Count",
+            lambda item: count_by_v(item).withColumnRenamed("c", "Replica"),
+            waits={"item": [source(job)]},
+            key=("k",),
+            producers={"items": AB},
+            replica=1,
+        )
+        job.sink("out", [of_replica])
+
+    bench.file("items", [*rows(1, "a", 3), vote(1, "a", 1), vote(1, "b", 0)])
+    with pytest.raises(ValueError, match="Count-1 puts out a column `Replica`"):
+        bench.run(build)
+
+
 def test_dead_letters_are_whole_where_only_some_columns_are_read(bench) -> None:
     """Parquet: the component needs one column; what it cannot take is read again from the files."""
     import pandas as pd
