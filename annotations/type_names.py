@@ -52,8 +52,8 @@ def bounded_text(text: str) -> str | None:
     >>> bounded_text("array<VARCHAR(5)>"), bounded_text("char"), bounded_text("struct<char: int>")
     ('VARCHAR(5)', None, None)
     """
-    found = _BOUNDED.search(_QUOTED.sub("", text))
-    return None if found is None else found[0]
+    match = _BOUNDED.search(_QUOTED.sub("", text))
+    return None if match is None else match[0]
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -125,10 +125,10 @@ class KeptRows:
 
 def hashed(rows: Any, columns: Columns) -> Hashes:
     """A hash of some columns of each row, in this process; the same for integers of all widths."""
-    whole = [_numbers(rows.column(name)) for name in columns]
-    if all(numbers is not None for numbers in whole):
-        names = [str(place) for place in range(len(whole))]
-        return stable_hash(pa.table(whole, names=names), names)
+    of_columns = [_numbers(rows.column(name)) for name in columns]
+    if all(numbers is not None for numbers in of_columns):
+        names = [str(place) for place in range(len(of_columns))]
+        return stable_hash(pa.table(of_columns, names=names), names)
     parts = [
         f"CAST({quoted(name)} AS BIGINT)"
         if pa.types.is_integer(rows.schema.field(name).type)
