@@ -4,6 +4,9 @@ A schedule is skewed: each run draws a weight for every node and kind of step, s
 logs and moves are far slower than others; uniform choice would hardly ever let a marker overtake a
 view change.
 
+Runs that failed are kept as files, the plan and every step. A file outlives the seed that made it:
+a seed means another run as soon as anything is drawn in another order, the steps mean the same.
+
     python -m flux_lab.sweep 0 10000        seeds 0 to 9999, on all processors
     python -m flux_lab.sweep 17 --story     one seed, with the story of every node
     python -m flux_lab.sweep --replay tests/flux_lab/kept

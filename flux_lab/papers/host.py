@@ -3,6 +3,10 @@
 Whoever runs a host hands in frames and view changes, lets it take turns, and writes what its
 multiplexers have for other sites. A turn visits only nodes that something has happened to; each
 reads what it may read, works batch by batch, and fills the channels that have credits.
+
+Frames of another site are admitted as far as they are its business: whoever holds the job's key may
+be mistaken, or of an older view, and what it says must not reach a machine that does not expect it.
+Limits are those of the protocol, so that memory is bounded.
 """
 
 from __future__ import annotations

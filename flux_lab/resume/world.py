@@ -503,7 +503,15 @@ class _Unpickler(pickle.Unpickler):
 
 
 class Expected:
-    """A failure-free sequential run of a dataflow of any shape.
+    """A failure-free sequential run of a dataflow of any shape, which every run is held against.
+
+    | promise | checker |
+    |---|---|
+    | loss-free, dup-free, in the order of every branch, same rows from all copies | `taken` |
+    | copies agree: output and state are those of a sequential run | `made` |
+    | each result leaves once, in order, also across losses and changes of the leader | `emitted` |
+    | bounds: queues and held outputs | `Site.validate`, `Controller.validate` |
+    | no deadlock, no leak, pairs whole, the dead ended | `World.finished` |
 
     Attributes:
         units: (producer, consumer) -> the unit of every batch from 1.

@@ -1,7 +1,7 @@
 """The block of a rule: rows in, tuples out, as expressions of the representation.
 
-Ruby's methods are understood by the tables of `ruby`; anything else is `Unknown`, with its name and
-place, so that the path is taken for the worst.
+Ruby's methods are understood by `METHODS` and `OPERATORS`; anything else is `Unknown`, with its
+name and place, so that the path is taken for the worst.
 """
 
 from __future__ import annotations

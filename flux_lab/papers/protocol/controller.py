@@ -2,6 +2,15 @@
 
 A logically single, highly available service. It holds no data in flight and no operator state. What
 it decides is one totally ordered log that every node reads; what nodes report are notices.
+
+Cluster pairs (section 5.2, FS-20): a replica set lives, dies and is rebuilt as a whole. In that
+baseline only ingress and egress coordinate the two copies of the dataflow; inside, each is plain
+exchange, and the copies are not in step. So when one machine dies, what its neighbours had in
+flight is gone for good, and none of them can be saved: the whole set ends (RS-1). It is rebuilt
+from the other set with one attempt number (RS-2): all survivors pause, source to destination, so
+that their states are one cut through the dataflow; each state moves; and only when all have arrived
+do all copies go on (RS-3). If anything dies on the way, the attempt ends with the whole new set. If
+it is of the surviving set, everything is lost.
 """
 
 from __future__ import annotations

@@ -378,6 +378,10 @@ AWAY_S: Final = 5.0
 def send_one_site_away(config: Config, seats: Path, *, sites: int, room: int) -> int | None:
     """Have a site leave an executor that holds too many; its place, or None if all is well.
 
+    While an executor is missing, its sites come back in those that are left, perhaps all in one,
+    whose loss would then take both copies of every pair. A site that is sent away from there comes
+    back in another executor, and the leader takes the copies of pairs apart (`Ledger`, CT-4).
+
     Args:
         config: how the stage is reached.
         seats: where sites say which executor they are in.
