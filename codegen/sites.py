@@ -69,7 +69,10 @@ def _flux_problems(
             yield Diagnostic(CODES["BLZ535"], message, draft.position)
     if implementation is None:
         return
-    for name in _own_columns(net, draft, code):
+    plan = None
+    if implementation.sql is not None:
+        plan = code().plan(draft.component, draft.output)
+    for name in _own_columns(net, draft, plan):
         message = f"{at}: `{name}` is a column that sites have beside those of records"
         yield Diagnostic(CODES["BLZ515"], message, implementation.position, RENAME)
     if implementation.sql is not None:
@@ -77,7 +80,6 @@ def _flux_problems(
         if str(mode).strip().lower() != "true":
             message = f"{at} would run on Flux sites, with {ANSI}: {mode}"
             yield Diagnostic(CODES["BLZ510"], message, draft.position)
-        plan = code().plan(draft.component, draft.output)
         if plan is not None:
             reasons = dict.fromkeys(_reasons(net, draft, implementation.sql, plan))
             for reason in reasons:
@@ -96,13 +98,11 @@ def _flux_problems(
             yield Diagnostic(CODES["BLZ516"], message, implementation.position)
 
 
-def _own_columns(net: Network, draft: Draft, code: Callable[[], Code]) -> list[str]:
+def _own_columns(net: Network, draft: Draft, plan: Relation | None) -> list[str]:
     """Columns of an input or of the output that would stand beside the sites' own of that name."""
     names = {name for interface in draft.inputs for name in schema_of(net, draft, interface) or ()}
     names.update(name for stream in net.leaving[draft.at] for name in stream.schema or ())
-    if draft.implementation is not None and draft.implementation.sql is not None:
-        plan = code().plan(draft.component, draft.output)
-        names.update(() if plan is None else (column.name for column in plan.columns))
+    names.update(() if plan is None else (column.name for column in plan.columns))
     return sorted(name for name in names if name.lower() in OWN_COLUMNS)
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from flux_runtime.operators.evaluation import evaluate, quoted
-from flux_runtime.operators.rows import Ints, content_size, stable_hash
+from flux_runtime.operators.rows import Ints, coded, content_size, stable_hash
 
 Columns = tuple[str, ...]
 Hashes = npt.NDArray[np.uint64]
@@ -153,7 +153,7 @@ def _numbers(column: Any) -> Any:
     if pa.types.is_timestamp(kind):
         return column.cast(pa.int64())
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        values = column.cast(pa.binary()).combine_chunks().dictionary_encode()
-        hashes = np.array([hash(value) for value in values.dictionary.to_pylist()], np.int64)
-        return pa.array(hashes).take(values.indices)
+        values, places = coded(column.cast(pa.binary()).combine_chunks())
+        hashes = np.array([*map(hash, values), 0], np.int64)
+        return pa.array(hashes[places], mask=places < 0)
     return None

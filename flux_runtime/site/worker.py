@@ -89,8 +89,8 @@ def run_site(config: SiteConfig, *, started: Callable[[int], None] | None = None
     """
 
     async def main(idle: IdleSelector) -> None:
-        with finder(config) as leader:
-            await Worker(config, leader, started, idle).run()
+        with finder(config) as of_leader:
+            await Worker(config, of_leader, started, idle).run()
 
     gc.callbacks.append(_freeze)
     try:

@@ -52,11 +52,10 @@ class Unit:
 
     def compute(self, frames: Mapping[str, DataFrame], fn: Operator | None = None) -> DataFrame:
         """The component's output, tagged with the replica."""
-        output = (fn or self.fn)(**frames)
-        if self.replica is None:
-            return output
-        self.check_replica_free(output.columns)
-        return output.withColumn(REPLICA, sf.lit(self.replica))
+        return self._told_apart((fn or self.fn)(**frames))
+
+    def _told_apart(self, output: DataFrame) -> DataFrame:
+        return output if self.replica is None else output.withColumn(REPLICA, sf.lit(self.replica))
 
     def check_replica_free(self, names: Iterable[str]) -> None:
         """Return if no column of the output has the name that tells replicas apart.
@@ -76,7 +75,10 @@ class Unit:
     def schema(self, session: SparkSession) -> StructType:
         """Of the output: the component's function, run on frames without rows."""
         if self._schema is None:
-            self._schema = nullable(self.compute(self.frames(lambda f: no_rows(session, f))).schema)
+            output = self.fn(**self.frames(lambda feed: no_rows(session, feed)))
+            if self.replica is not None:
+                self.check_replica_free(output.columns)
+            self._schema = nullable(self._told_apart(output).schema)
         return self._schema
 
     def frames(self, rows_of: Callable[[Feed], DataFrame]) -> dict[str, DataFrame]:

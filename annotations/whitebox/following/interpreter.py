@@ -480,7 +480,7 @@ class Interpreter(Calls):
             ]
 
     def _defined(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Any:
-        result: Any = Function(self, node, scope)
+        result: Any = self.function(node, scope)
         at = self.at
         for decorator in reversed(node.decorator_list):
             self.at = Position(str(scope.file), decorator.lineno, decorator.col_offset + 1)
