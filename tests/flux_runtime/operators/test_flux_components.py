@@ -7,12 +7,11 @@ import pickle
 import sys
 import types
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from arrow_values import VALUES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,21 +76,7 @@ def chain(buckets: int) -> Components:
 
 
 KEYS = {
-    pa.bool_(): [True, False],
-    pa.int8(): [-128, 0, 1],
-    pa.int16(): [-1, 0, 300],
-    pa.int64(): [-(1 << 63), 0, (1 << 63) - 1],
-    pa.float32(): [0.0, -0.0, 1.5, math.nan, -math.nan],
-    pa.float64(): [0.0, -0.0, 1.5, math.nan, -math.inf],
-    pa.decimal128(38, 5): [Decimal("0.00000"), Decimal("-1.50000")],
-    pa.string(): ["", "a", "ä\0"],
-    pa.binary(): [b"", b"\xff"],
-    pa.date32(): [date(1, 1, 1), date(9999, 12, 31)],
-    pa.timestamp("us"): [datetime(1, 1, 1), datetime(2024, 2, 29, 1, 2, 3, 4)],
-    pa.timestamp("us", "UTC"): [datetime(1970, 1, 1, tzinfo=UTC)],
-    pa.time64("ns"): [time(0, 0), time(23, 59, 59, 999999)],
-    pa.duration("us"): [timedelta(0), timedelta(days=-1)],
-    pa.null(): [],
+    **VALUES,
     pa.list_(pa.float64()): [[], [0.0, None], [-0.0, None], [math.nan]],
     pa.struct([("a", pa.bool_()), ("b", pa.float64())]): [
         {"a": True, "b": -0.0},

@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import random
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from arrow_values import VALUES
 
 from flux_runtime.operators.packing import pack, unpack
 from flux_runtime.operators.query import tagged
 from flux_runtime.operators.rows import content_size, number
 from flux_runtime.operators.unprocessable import DEAD_LETTER, DeadLetters
-
-LEAVES: Final[dict[Any, list[Any]]] = {
-    pa.bool_(): [True, False],
-    pa.int8(): [-128, 1],
-    pa.int64(): [-(1 << 63), 1],
-    pa.float32(): [0.5, math.nan],
-    pa.float64(): [-0.0, math.inf, -math.inf, math.nan],
-    pa.decimal128(38, 5): [Decimal("1.50000")],
-    pa.string(): ["", "ä\0", "long " * 9],
-    pa.binary(): [b"", b"\xff\0"],
-    pa.date32(): [date(1, 1, 1), date(9999, 12, 31)],
-    pa.timestamp("us"): [datetime(1, 1, 1), datetime(2024, 2, 29)],
-    pa.timestamp("us", "UTC"): [datetime(9999, 12, 31, tzinfo=UTC)],
-    pa.time64("ns"): [time(23, 59, 59, 999999)],
-    pa.duration("us"): [timedelta(days=-1)],
-    pa.null(): [],
-}
 
 
 def kind(rng: random.Random, depth: int = 3) -> Any:
@@ -44,7 +25,7 @@ def kind(rng: random.Random, depth: int = 3) -> Any:
             return pa.struct([(f"f{n}", kind(rng, depth - 1)) for n in range(rng.randint(1, 3))])
         case 3:
             return pa.map_(rng.choice([pa.string(), pa.int64()]), kind(rng, depth - 1))
-    return rng.choice(list(LEAVES))
+    return rng.choice(list(VALUES))
 
 
 def value(rng: random.Random, of: Any, *, null: bool = True) -> Any:
@@ -58,7 +39,7 @@ def value(rng: random.Random, of: Any, *, null: bool = True) -> Any:
     if pa.types.is_map(of):
         keys = {value(rng, of.key_type, null=False) for _ in range(rng.randrange(3))}
         return [(key, value(rng, of.item_type)) for key in keys]
-    return rng.choice([None, *LEAVES[of]] if null or not LEAVES[of] else LEAVES[of])
+    return rng.choice([None, *VALUES[of]] if null or not VALUES[of] else VALUES[of])
 
 
 def rows(rng: random.Random) -> pa.Table:
