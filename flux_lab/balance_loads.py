@@ -143,14 +143,14 @@ class _Stage:
         return frozenset(self.model.parts)
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether nothing moves."""
         return self.now >= self.moving_until
 
     def may_move(self, pair: Pair, c: int, site: int) -> bool:
         """One pair at a time, and no two copies on one site."""
         held = {part for part, _ in self.model.parts[site]}
-        return self.whole and pair.part not in held
+        return self.is_whole and pair.part not in held
 
     def move(self, pair: Pair, c: int, site: int) -> list[Order]:
         """The copy is on its way."""
@@ -164,7 +164,7 @@ class _Stage:
     def step(self) -> None:
         """A tenth of a second passes."""
         self.model.share = self.plan.share(self.now)
-        pace = min(self.plan.offered, self.model.rate()) if self.whole else 0.0
+        pace = min(self.plan.offered, self.model.rate()) if self.is_whole else 0.0
         for site in self.model.parts:
             demand = self.model.load(site) * pace  # of what it gets of its processor
             runs = demand * self.model.share[site]

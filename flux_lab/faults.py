@@ -132,7 +132,7 @@ class Deaths:
             return None
         rng = self.rng
         node = rng.choice(may_die)
-        if world.controller.whole and rng.random() < 0.15:
+        if world.controller.is_whole and rng.random() < 0.15:
             return Step("move", node)
         site = world.site[node]
         whole = self.plan.reckless or set(world.nodes_on(site)) <= set(

@@ -323,7 +323,7 @@ def _to_the_end(outcome: Outcome) -> None:
     until = seconds
     while True:
         timed.run(until)
-        settled = world.controller.whole or not any(
+        settled = world.controller.is_whole or not any(
             world.controller.clone().place(pair, c) is not None
             for pair, c in world.controller.incomplete()
         )

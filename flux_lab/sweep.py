@@ -383,7 +383,7 @@ ENDING = ("relieve", "free disk", "resume")
 
 def _may_strike(world: World, fault: Step) -> bool:
     there = fault.at in world.site or fault.at in world.site.values()
-    whole = fault.kind != "move" or world.controller.whole
+    whole = fault.kind != "move" or world.controller.is_whole
     return fault.kind in FAULTS and there and whole
 
 

@@ -97,7 +97,7 @@ class Balanced:
             orders = self.balancer.statistics(asked.round, answer, self.now)
         self.costs.rounds.append(spent + time.process_time() - started)
         moves = 0
-        while not self.controller.whole:
+        while not self.controller.is_whole:
             moves += self._carry_out(orders)
             self.now += MOVE_SECONDS
             orders = self.balancer.tick(self.now)

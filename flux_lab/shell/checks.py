@@ -106,7 +106,7 @@ def at_the_end(cluster: Cluster) -> None:
         raise ViolationError(
             f"the record has {due.events} events, leader {now.leaders} has applied {now.events}"
         )
-    if now.whole and snapshot(due) != snapshot(now):
+    if now.is_whole and snapshot(due) != snapshot(now):
         raise ViolationError(
             f"the record leads to {snapshot(due)!r}, leader {now.leaders} acts on {snapshot(now)!r}"
         )

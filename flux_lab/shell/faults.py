@@ -104,7 +104,7 @@ class Faults:
         early = ledger is None or ledger.controller is None
         if self.kernel.now < self._next or (early and self.rng.random() < 0.98):
             return
-        recovering = ledger is not None and not early and not ledger.whole
+        recovering = ledger is not None and not early and not ledger.is_whole
         if not recovering and self.rng.random() < 0.85 and self.kernel.now < self._next + 1.0:
             return  # most strike while something is under way
         kind = self.rng.choices(list(self.plan.kinds), list(self.plan.kinds.values()))[0]
@@ -126,7 +126,7 @@ class Faults:
         if kind.startswith("leader") and self.kernel.now - self._last_led > PATIENCE_S / 2:
             return False
         ledger = self.cluster.ledger
-        recovering = ledger is not None and ledger.controller is not None and not ledger.whole
+        recovering = ledger is not None and ledger.controller is not None and not ledger.is_whole
         if not self.left or not KINDS[kind](self):
             return False
         self.left -= 1
@@ -443,7 +443,7 @@ class Faults:
         leader = of[0]
         ledger, cluster = leader.state.ledger, self.cluster
         controller = ledger.controller
-        if not leader.state.began or controller is None or not controller.whole:
+        if not leader.state.began or controller is None or not controller.is_whole:
             return False
         pair, copy = self.rng.choice(ledger.shape.pairs()), self.rng.randrange(2)
         mate = controller.pairs[pair].copies[other(copy)]

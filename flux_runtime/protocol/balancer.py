@@ -69,8 +69,8 @@ class Carrier(Protocol):
         ...
 
     @property
-    def whole(self) -> bool:
-        """See `Controller.whole`."""
+    def is_whole(self) -> bool:
+        """See `Controller.is_whole`."""
         ...
 
     def may_move(self, pair: Pair, c: int, site: int) -> bool:
@@ -78,7 +78,7 @@ class Carrier(Protocol):
         ...
 
     def move(self, pair: Pair, c: int, site: int) -> list[Order]:
-        """See `Controller.move`; where it takes time, `whole` is false meanwhile."""
+        """See `Controller.move`; where it takes time, `is_whole` is false meanwhile."""
         ...
 
 
@@ -129,7 +129,7 @@ class Balancer:
             self.mode = Mode.RECOVERING  # UF-7: a failure aborts balancing at once
             self.round += 1  # UF-8
             self.planned.clear()
-        if self.mode is Mode.RECOVERING and self.controller.whole:
+        if self.mode is Mode.RECOVERING and self.controller.is_whole:
             return self._collect(now, self.collection.delta)
         if self.mode is Mode.COLLECTING and now >= self.wakes_at:
             self.mode = Mode.GATHERING
@@ -147,7 +147,7 @@ class Balancer:
         """Whether something needs recovery that no move of ours explains."""
         if self.controller.failures != self.failures or self.controller.losses:
             return True
-        return self.mode is not Mode.MOVING and not self.controller.whole
+        return self.mode is not Mode.MOVING and not self.controller.is_whole
 
     def _collect(self, now: float, delta: float) -> list[Answer]:
         self.mode = Mode.COLLECTING
@@ -206,7 +206,7 @@ class Balancer:
                 self.planned.remove(move)
                 self.made.append(move)
         self.failures = self.controller.failures
-        if orders or not self.controller.whole:
+        if orders or not self.controller.is_whole:
             return orders
         moved_for = now - self.moving_since if self.made else None
         self.planned.clear()

@@ -77,9 +77,9 @@ class RecordedMoves:
         return self.controller.failures - self.ledger.moves
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether nothing is to be recovered, and nothing moves."""
-        return self.controller.whole and not self.under_way
+        return self.controller.is_whole and not self.under_way
 
     def may_move(self, pair: Pair, c: int, site: int) -> bool:
         """As the controller says, with the moves that it has not heard of yet."""

@@ -226,7 +226,7 @@ class LeaderState:
             then()
         self._after_events()
         ledger = self.ledger
-        if ledger.whole and ledger.events - ledger.kept >= SNAPSHOT_EVENTS:
+        if ledger.is_whole and ledger.events - ledger.kept >= SNAPSHOT_EVENTS:
             ledger.kept = ledger.events
             self.emit(KeepState(snapshot(ledger), ledger.events))
 
@@ -253,7 +253,7 @@ class LeaderState:
 
     def _note_recovery(self) -> None:
         """Note how long failures took; one that took no copy away took no time."""
-        if self.failing and self.ledger.whole:
+        if self.failing and self.ledger.is_whole:
             took = self.now - min(self.failing.values())
             self.note("recovered", seconds=round(took, 4), sites=sorted(self.failing))
             self.failing.clear()
@@ -480,7 +480,7 @@ class LeaderState:
             epoch=ledger.leaders,
             pid=pid,
             began=self.began,
-            whole=ledger.whole,
+            whole=ledger.is_whole,
             failures=controller.failures - ledger.moves if controller else 0,
             sites=tuple(
                 control.SiteStatus(site.number, site.id, site.host, site.executor)

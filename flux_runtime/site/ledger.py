@@ -112,7 +112,7 @@ class Placing(Protocol):
         """Pairs a copy of which has not its state yet."""
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether nothing is to be recovered."""
 
     @property
@@ -161,7 +161,7 @@ def separation(controller: Placing, heard: Collection[int]) -> tuple[Pair, int, 
         heard: sites that have just said something: the copy that stays, maybe the only one
             meanwhile, must not be on a site that has stopped without anybody knowing it yet.
     """
-    if not controller.whole:
+    if not controller.is_whole:
         return None
     load = Counter(copy.site for _, copy in controller.nodes())
     for pair, sites in crowded(controller):
@@ -252,16 +252,16 @@ class Ledger:
         return self.base + len(self.entries)
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether there is a layout, and nothing to recover."""
-        return self.controller is not None and self.controller.whole
+        return self.controller is not None and self.controller.is_whole
 
     def _forget(self) -> None:
         """Keep a layout and the entries after it in place of entries from the beginning.
 
         There is a whole layout between what is forgotten and what any catch-up will ever read.
         """
-        if self.later is None or self._since(self.later.at) < KEPT_ENTRIES or not self.whole:
+        if self.later is None or self._since(self.later.at) < KEPT_ENTRIES or not self.is_whole:
             return
         del self.entries[: self.later.at - self.base]
         self.layout = self.later

@@ -97,7 +97,7 @@ class PlacingController(Controller):
     site_failed = Controller.leave
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Whether all copies work, and none is superfluous."""
         return not self.lost and not self.catching_up
 

@@ -24,7 +24,7 @@ def snapshot(ledger: Ledger) -> bytes:
         ValueError: something is to be recovered.
     """
     controller = ledger.controller
-    if controller is None or not ledger.whole:
+    if controller is None or not ledger.is_whole:
         raise ValueError("only a whole state can be kept")
     assert ledger.layout is not None
     assert ledger.later is not None

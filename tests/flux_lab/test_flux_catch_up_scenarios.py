@@ -87,7 +87,7 @@ def test_fs_6_links_start_at_the_second_marker(
     w.perform(Step("deliver", egress, second))
     assert (of.conn[active.copy], of.conn[dead.copy]) == (RECV, ACK)
     over(w)
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 def pick(order: str, active: Node, standby: Node) -> tuple[Node, Node]:
@@ -150,7 +150,7 @@ def test_fs_14_the_primary_producer_dies_while_its_consumer_pauses(
     sent = [kind for kind in kinds(w, BP, survivor)[before:] if kind != "Ack"]
     assert sent == ["Csync", "Reverse"]
     over(w)
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 @pytest.mark.parametrize("when", ["pausing", "moving"])
@@ -181,7 +181,7 @@ def test_fs_15_the_secondary_producer_dies_while_its_consumer_pauses_or_moves(wh
     assert survivor.conn[SEC] == SEND
     assert not survivor.rev_wait
     over(w)
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 # ---- FS-16, FS-17: the standby dies at every point
@@ -225,7 +225,7 @@ def standby_dies_everywhere(shape: Shape, dead: Node, *, slow_logs: bool, seed: 
             near = [n for n in w.nodes if abs(n.stage - dead.stage) == 1]
             run(w, hold=logs(*near), seed=seed)
         over(w)
-        assert w.controller.whole
+        assert w.controller.is_whole
         assert w.controller.pairs[dead.pair].attempts == 2
         assert {c.version for c in copies(w, dead)} == {2}
     return seen
@@ -265,7 +265,7 @@ def test_fs_17_a_marker_that_overtakes_the_announcement_waits_for_it() -> None:
     read_log(w, AS)
     assert Step("deliver", AS, BP) in w.steps()
     over(w)
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 def test_fs_17_a_marker_of_an_abandoned_attempt_only_lifts_the_pause() -> None:
@@ -317,7 +317,7 @@ def test_fs_19_catch_up_with_the_consumers_in_a_survival_case(case: str, seed: i
     assert (outlet(w, AP).conn, outlet(w, AP).evict) == old
     assert (outlet(w, new).conn, outlet(w, new).evict) == mirrored
     over(w)
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 @pytest.mark.parametrize("dead", [BP, BS])
@@ -338,7 +338,7 @@ def test_fs_21_a_consumer_that_fails_during_the_move_is_found_in_the_log(dead: N
     assert outlet(w, new).status[label] is not Status.ACTIVE
     assert outlet(w, new).conn[label] == 0
     over(w)
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 # ---- FS-22, FS-24
@@ -356,7 +356,7 @@ def test_fs_22_late_data_of_the_dead_is_discarded(seed: int) -> None:
         w.perform(Step("deliver", BP, AP))
     assert inlet(w, BP).hi == before
     over(w)
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -372,4 +372,4 @@ def test_fs_24_pause_acks_may_come_at_very_different_times(seed: int) -> None:
     assert [inlet(w, BP, j).conn[PRIM] for j in range(3)] == [RECV, PAUSED, PAUSED]
     assert len(inlet(w, BP).queue) > shape.in_hand
     over(w)
-    assert w.controller.whole
+    assert w.controller.is_whole

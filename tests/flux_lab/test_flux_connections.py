@@ -72,7 +72,7 @@ def test_a_broken_connection_ends_the_site_that_is_named() -> None:
     w.finished()
     assert 1 not in w.controller.sites
     assert 1 not in w.site.values()
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 # ---- every interleaving

@@ -106,7 +106,7 @@ def test_fs_8_after_the_fold_in_the_old_copy_may_die() -> None:
     run(w, steps=20)
     for victim in (AP, AS, AP._replace(life=1)):
         w.kill(victim)
-        until(w, lambda: not w.dead_processes and w.controller.whole)
+        until(w, lambda: not w.dead_processes and w.controller.is_whole)
     run(w)
     w.finished()
     assert w.controller.pairs[AP.pair].attempts == 3
@@ -159,7 +159,7 @@ def test_fs_12_one_machine_of_four_in_a_chained_layout(site: int) -> None:
     w.crash(site)
     run(w)
     w.finished()
-    assert w.controller.whole
+    assert w.controller.is_whole
     assert sum(view.attempts for view in w.controller.pairs.values()) == 4
 
 
@@ -170,7 +170,7 @@ def test_fs_13_several_pairs_lose_one_copy_at_the_same_time() -> None:
         w.kill(node)
     run(w)
     w.finished()
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 def test_fs_18_a_failure_upstream_goes_before_an_announced_catch_up() -> None:
@@ -185,7 +185,7 @@ def test_fs_18_a_failure_upstream_goes_before_an_announced_catch_up() -> None:
     assert w.controller.current.pair == AS.pair
     run(w)
     w.finished()
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 def test_fs_20_cluster_pairs_without_a_failure_do_what_they_should() -> None:
@@ -275,7 +275,7 @@ def test_fs_28_a_site_fails_in_the_middle_of_a_move(seed: int) -> None:
     assert balancer.statistics(old, answer, 9.0) == []
     run(w, seed=seed)
     w.finished()
-    assert w.controller.whole
+    assert w.controller.is_whole
     assert all(copy.site != victim for _, copy in w.controller.nodes())
 
 
@@ -319,7 +319,7 @@ def test_fs_27_cumulative_acknowledgements(seed: int) -> None:
     w.kill(AP if seed % 2 else BP)
     run(w, seed=seed)
     w.finished()
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 def test_amb_31_an_announcement_before_the_take_over_is_remembered() -> None:
@@ -332,7 +332,7 @@ def test_amb_31_an_announcement_before_the_take_over_is_remembered() -> None:
     assert all(isinstance(entry, Avail | Fail) for entry in w.controller.log)
     run(w)
     w.finished()
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 def test_a_violation_names_node_unit_and_what_was_due() -> None:

@@ -119,11 +119,11 @@ class ConsumerSide:
         """The batch up to which all input has been released."""
         return complete_up_to(self.inlets)
 
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """CU-9: every producer pair is whole and in its first roles."""
         if self.kind is Consumer.S or self.shape.cluster_pairs:
             return True
-        return all(inlet.whole() for inlet in self.inlets)
+        return all(inlet.is_whole() for inlet in self.inlets)
 
     # ---- the catch-up window of F-Cons
 

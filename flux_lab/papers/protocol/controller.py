@@ -194,7 +194,7 @@ class Controller:
         return self._plan()
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """UF-7: nothing is to be recovered, so load may be balanced."""
         return not self.in_hand and not self.incomplete() and not self.losses
 

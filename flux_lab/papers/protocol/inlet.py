@@ -244,7 +244,7 @@ class Inlet(Neighbour):
 
     # ---- catch-up
 
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """CU-9: both copies are active and play their first roles."""
         return self.status == [ACTIVE, ACTIVE] and self.conn[PRIM] == RECV and self.conn[SEC] == ACK
 

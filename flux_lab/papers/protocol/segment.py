@@ -337,7 +337,7 @@ class Segment:
             out += self._open_window(attempt)
         if self.consumer.window and self.status is ACTIVE and self.consumer.quiet():
             out += self._snapshot()
-        ready = self.p_fail and not self.consumer.window and self.consumer.whole()
+        ready = self.p_fail and not self.consumer.window and self.consumer.is_whole()
         if ready and self.ready_sent != self.boundary.failures and self.tk_done():
             self.ready_sent = self.boundary.failures
             self.boundary.did("CU-9", f"ready, {self.ready_sent} failures known")

@@ -126,7 +126,7 @@ def test_4_4_what_waits_on_disk_travels_with_the_state() -> None:
     assert state.waiting
     assert state.waiting == segment(w, AS).back.snapshot()[1]
     assert segment(w, AS).size() > segment(w, AS).back.state_run.size > 0
-    run(w, keep=(AS,), until=lambda: w.controller.whole)
+    run(w, keep=(AS,), until=lambda: w.controller.is_whole)
     w.kill(AS)  # only the new copy knows now what waited
     run(w)
     w.finished()
@@ -140,7 +140,7 @@ def test_a_state_on_disk_can_be_moved_while_it_stays_there() -> None:
     w.kill(BP)
     run(w, keep=(BS,))
     assert not segment(w, BS).back.resident
-    assert w.controller.whole
+    assert w.controller.is_whole
     run(w)
     w.finished()
 

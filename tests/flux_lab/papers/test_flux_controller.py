@@ -150,7 +150,7 @@ def test_ct_6_the_next_catch_up_waits_for_every_live_neighbour() -> None:
     finish(view, A, 1, [THE_INGRESS])
     assert view.current is not None
     assert view.current.pair == A
-    assert not view.whole
+    assert not view.is_whole
     view.notice(FoldInDone(A, 1, B_P))
     assert view.current.pair == B
 

@@ -66,14 +66,14 @@ def test_fs_20_recovering_the_whole_set_loses_nothing(widths: tuple[int, ...], s
     w = world(Shape(widths=widths, cluster_pairs=True, pool=rng.choice((4, 64))))
     run(w, rng, steps=rng.randrange(150))
     w.kill(rng.choice(list(w.site)))
-    run(w, rng, until=lambda: not w.dead_processes and w.controller.whole)
+    run(w, rng, until=lambda: not w.dead_processes and w.controller.is_whole)
     if rng.random() < 0.7:  # a second failure, which only the rebuilt set survives
         assert not w.controller.losses
         w.kill(rng.choice([n for n in w.site if n.life == 0]))
     run(w, rng)
     w.finished()
     assert not w.controller.losses
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -86,12 +86,12 @@ def test_a_standby_may_die_at_any_step_of_the_rebuilding(seed: int) -> None:
         run(w, rng, until=lambda: any(n.life for n in w.site))
         run(w, rng, steps=rng.randrange(120))
         standbys = [n for n in w.site if n.life and n.copy == 0]
-        if standbys and not w.controller.whole:
+        if standbys and not w.controller.is_whole:
             w.kill(rng.choice(standbys))
     run(w, rng)
     w.finished()
     assert not w.controller.losses
-    assert w.controller.whole
+    assert w.controller.is_whole
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -166,9 +166,9 @@ def test_rs_3_all_go_on_when_all_have_moved_and_none_before() -> None:
     assert [e.pair for e in view.log if isinstance(e, CatchUpCommit)] == pairs
     for part in (0, 1):
         view.notice(FoldInDone(Pair(0, part), 1, THE_INGRESS))
-        assert not view.whole
+        assert not view.is_whole
         view.notice(FoldInDone(Pair(1, part), 1, SHAPE.egress))
-    assert view.whole
+    assert view.is_whole
 
 
 def test_rs_3_a_survivor_too_waits_until_all_have_moved() -> None:

@@ -114,7 +114,7 @@ def test_fs_25_the_same_output_set_whoever_dies(seed: int, kills: int) -> None:
     n = 0
     while steps := w.steps():
         n += 1
-        if moments and n >= moments[0] and not w.dead_processes and w.controller.whole:
+        if moments and n >= moments[0] and not w.dead_processes and w.controller.is_whole:
             moments.pop(0)
             w.kill(rng.choice(list(w.site)))
             continue

@@ -173,7 +173,7 @@ def test_a_site_dies_and_another_comes_at_any_moment_and_the_output_is_that_of_a
         elif fed == BATCHES and ingress.wants_input:
             ingress.finish()
             cluster.hosts[LEADER].touch_all()
-        whole = cluster.ledger.controller is not None and cluster.ledger.controller.whole
+        whole = cluster.ledger.controller is not None and cluster.ledger.controller.is_whole
         if kill_at and fed >= kill_at[0] and whole:
             kill_at.pop(0)
             cluster.fail(draw.choice(sorted(set(cluster.hosts) - {LEADER})))
@@ -393,7 +393,7 @@ def test_ct_1_sites_and_followers_go_on_from_a_trimmed_log(
         steps += 1
         assert steps < 40_000, cluster.tale()
         if fed < BATCHES and ingress.wants_input:
-            if fed % 6 == 5 and cluster.ledger.whole:
+            if fed % 6 == 5 and cluster.ledger.is_whole:
                 other = PapersLedger(cluster.ledger.shape, wanted=4)
                 restore(other, snapshot(cluster.ledger))
                 assert snapshot(other) == snapshot(cluster.ledger)

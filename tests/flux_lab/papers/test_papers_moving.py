@@ -32,7 +32,7 @@ def moved(seed: int) -> Iterator[tuple[Dataflow, Node, SegmentState]]:
             return
         world.perform(draw.choice(steps))
         alive = [node for node, machine in world.nodes.items() if isinstance(machine, Segment)]
-        if alive and draw.random() < 0.01 and world.controller.whole:
+        if alive and draw.random() < 0.01 and world.controller.is_whole:
             world.kill(draw.choice(alive))
         for node, (_, state) in world.moves.items():
             if node not in seen:

@@ -135,7 +135,7 @@ def test_uf_10_a_copy_never_joins_the_other_one() -> None:
 def test_uf_12_nothing_else_moves_until_the_move_is_folded_in() -> None:
     view = controller()
     view.move(Pair(0, 0), 0, 2)
-    assert not view.whole
+    assert not view.is_whole
     assert not view.may_move(Pair(0, 1), 0, 2)
 
 
@@ -220,7 +220,7 @@ def test_uf_9_a_round_that_only_one_site_answers_begins_anew() -> None:
     balancer, view = slow_round(1)
     assert balancer.tick(2.0) == [ResetStatistics(1)]
     assert balancer.mode is Mode.COLLECTING
-    assert view.whole
+    assert view.is_whole
     assert balancer.tick(3.0) == [RequestStatistics(1)]
     late = SiteStatistics(site=1, utilisation=0.0, processed={})
     balancer.statistics(0, late, 3.1)
@@ -316,6 +316,6 @@ def test_uf_7_a_failure_that_is_mended_between_two_looks_ends_the_round_too() ->
     view.notice(CatchUpDone(Pair(0, 0), 1))
     for end in (THE_INGRESS, view.shape.egress):
         view.notice(FoldInDone(Pair(0, 0), 1, end))
-    assert view.whole
+    assert view.is_whole
     assert balancer.tick(1.1) == [ResetStatistics(1)]
     assert balancer.round == 1

@@ -44,10 +44,10 @@ def event(ledger: ResumeLedger, draw: random.Random) -> Event:
         return due
     if draw.random() < 0.3:
         return {"e": "leader", "id": str(draw.random())}
-    if ledger.whole and draw.random() < 0.5:
+    if ledger.is_whole and draw.random() < 0.5:
         site = draw.choice(sorted(ledger.sites))
         return {"e": "move", "stage": 0, "part": 0, "copy": draw.randrange(2), "site": site}
-    if ledger.whole and len(ledger.sites) > 3:
+    if ledger.is_whole and len(ledger.sites) > 3:
         return {"e": "failed", "site": draw.choice(sorted(ledger.sites)), "why": ""}
     return joined(ledger.joined)
 
@@ -93,7 +93,7 @@ def test_who_begins_with_what_is_kept_comes_to_the_same(
         for follower in followers:
             assert follower.position == ledger.position
             assert members(follower) == members(ledger)
-        if ledger.whole and draw.random() < 0.2:
+        if ledger.is_whole and draw.random() < 0.2:
             for follower in followers:
                 assert snapshot(follower) == snapshot(ledger)
             followers = [new()]

@@ -41,10 +41,10 @@ def test_uf_11_a_move_counts_as_under_way_until_its_event_has_been_applied() -> 
 
     moves = RecordedMoves(made, record)
     first, second, third = Pair(0, 0), Pair(0, 1), Pair(0, 2)
-    assert moves.whole
+    assert moves.is_whole
     assert moves.may_move(first, 0, free_site(made, first))
     assert moves.move(first, 0, free_site(made, first)) == []
-    assert not moves.whole
+    assert not moves.is_whole
     assert not moves.may_move(first, 0, free_site(made, first)), "it moves already"
     assert not moves.may_move(Pair(1, 0), 0, free_site(made, Pair(1, 0))), "another stage"
     assert moves.may_move(second, 1, free_site(made, second))
@@ -53,7 +53,7 @@ def test_uf_11_a_move_counts_as_under_way_until_its_event_has_been_applied() -> 
     for event, then in pending:
         made.apply(event)
         then()
-    assert not moves.whole
+    assert not moves.is_whole
     assert moves.failures == 0, "no failure but those that moves cause"
     made.apply({"e": "failed", "site": 3})
     assert moves.failures > 0

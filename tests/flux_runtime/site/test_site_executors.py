@@ -20,7 +20,7 @@ from flux_runtime.spark.flux.sites import site_to_move
 def happen(ledger: Ledger, *events: Event) -> None:
     for event in events:
         ledger.apply(event)
-    while not ledger.whole:
+    while not ledger.is_whole:
         for event in recovered(ledger):
             ledger.apply(event)
 

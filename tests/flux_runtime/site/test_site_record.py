@@ -63,7 +63,7 @@ def test_the_log_of_a_long_lived_job_does_not_grow(zookeeper_hosts: str) -> None
         sizes = []
         for failure in range(250):
             happen({"e": "failed", "site": failure, "why": ""}, joined(failure + 4))
-            while not ledger.whole:
+            while not ledger.is_whole:
                 happen(*recovered(ledger))
             if failure % 10 == 9:
                 record.keep(snapshot(ledger))
