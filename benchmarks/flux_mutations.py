@@ -148,7 +148,7 @@ MUTATIONS = (
     Mutation("CT-4", "controller", "if mate is None or site != mate.site]", "if True]"),
     Mutation("CT-5", "controller", "if self.pairs[pair].ready == self.failures:  # CT-5", "if self.pairs[pair].ready >= 0:"),
     Mutation("CT-6", "controller", "self._neighbours(now.pair) <= now.folded", "True"),
-    Mutation("XM-1 wait for all", "consumer", "if ordered and lowest is not None and told < lowest:", "if False:"),
+    Mutation("XM-1 wait for all", "consumer", "if ordered and lowest is not None and mark < lowest:", "if False:"),
     Mutation("XM-2 marks", "outlet", "if progress > self.told[d]:\n            self.told", "if False:\n            self.told"),
     Mutation("XM-2 again after reverse", "outlet", "self.evict |= MARK_OF[d]\n        self.told[d] = NOTHING", "self.evict |= MARK_OF[d]"),
     Mutation("UF-2, UF-3 reserve", "producer", "if own < reserve:", "if False:"),

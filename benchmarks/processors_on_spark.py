@@ -30,7 +30,7 @@ from typing import Any, Final
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
 
-from flux_lab.processors import CALM, DELAY_MS, CalmFrames, component, drawn_input, found
+from flux_lab.processors import CALM, DELAY_MS, CalmFrames, component, drawn_input, observation
 from flux_runtime.observe.reader import Tail
 from flux_runtime.operators.components import Components
 from flux_runtime.operators.processor_handle import TimeMode
@@ -203,7 +203,7 @@ def program(spark: SparkSession, folder: Path, seed: int) -> int:
     made = CALM[kind]
     source = drawn_input(rng, kind, BATCHES)
     flow = Components(stages=(component(kind, 2),))()
-    seen = found(flow, source)
+    seen = observation(flow, source)
     event = made.time is TimeMode.EVENT
 
     def query(frame: DataFrame) -> DataFrame:

@@ -171,7 +171,7 @@ def components(kind: str, widths: Sequence[int]) -> Components:
 
 
 def chain() -> Dataflow:
-    """What the tests' site processes load by name."""
+    """The dataflow that the tests' site processes load by name."""
     return components("sql", (2, 2))()
 
 
@@ -223,8 +223,8 @@ def expected(flow: Components, kind: str, source: Sequence[Batch]) -> Expected:
     return due
 
 
-def found(flow: Dataflow, source: Sequence[Batch]) -> Expected:
-    """What a run without failures sets aside, and the last total of each key."""
+def observation(flow: Dataflow, source: Sequence[Batch]) -> Expected:
+    """The records that a run without failures sets aside, and the last total of each key."""
     seen = Expected()
     for _, rows in reference(flow, source).output:
         for letter in letters_of(rows):
@@ -276,7 +276,7 @@ class BadRecords(Plan):
         Raises:
             AssertionError: they differ.
         """
-        seen = found(self.dataflow, self.source)
+        seen = observation(self.dataflow, self.source)
         due = expected(self.components, self.kind, self.source)
         if seen != due:
             raise AssertionError(f"{seen} instead of {due}")

@@ -182,7 +182,7 @@ class _Stage:
         self.input, self.since = 0.0, self.now
 
     def statistics(self) -> list[SiteStatistics]:
-        """What the sites have counted."""
+        """The counts of the sites."""
         covered = max(self.now - self.since, 1e-6)
         reports = []
         for site, parts in self.model.parts.items():

@@ -47,7 +47,7 @@ class BulkOperator:
         self.rows = state
 
     def state_size(self) -> int:
-        """What the configuration says."""
+        """The size that the configuration says."""
         return self.state_bytes
 
 

@@ -23,7 +23,7 @@ class Clock(Protocol):
     hosted: dict[int, list[Node]]
     """Site -> the nodes on it."""
 
-    def at(self, time: float, what: Callable[[Any], None], argument: Any = None) -> None:
+    def at(self, time: float, action: Callable[[Any], None], argument: Any = None) -> None:
         """Let something happen at a time."""
 
     def perform(self, step: Step) -> None:

@@ -71,7 +71,7 @@ class Configuration:
         )
 
     def searches(self) -> tuple[tuple[Due, ...], ...]:
-        """What is due in each search: one search for each choice of the pairs concerned."""
+        """The faults due in each search: one search for each choice of the pairs concerned."""
         pairs = self.shape.pairs()
         if "crash" in self.faults:
             return (tuple(Due(kind, None) for kind in self.faults),)

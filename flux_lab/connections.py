@@ -87,8 +87,8 @@ class Connections:
         if held:
             frame, self.written[here, there] = held[0], held[1:]
             return self._receive(there, here, frame)
-        made = self.end(here, there).next_frame()
-        return self._receive(there, here, made) if made is not None else ([], [])
+        next_frame = self.end(here, there).next_frame()
+        return self._receive(there, here, next_frame) if next_frame is not None else ([], [])
 
     def carry_locally(self, site: int) -> tuple[list[Envelope], list[Node]]:
         """Messages between nodes of one site arrive at once."""
@@ -152,8 +152,8 @@ class Connections:
                 if channel.src in far.gone or channel.dst in far.gone:
                     continue
                 unread = far.inbox.get(channel.dst, {}).get(channel.src, ())
-                kept = far.owed.get(channel, 0) + sum(map(takes_credit, unread))
-                if kept != spent:
+                far_credits = far.owed.get(channel, 0) + sum(map(takes_credit, unread))
+                if far_credits != spent:
                     raise ViolationError(
-                        f"{spent} credits spent on {channel}, {kept} with the receiver"
+                        f"{spent} credits spent on {channel}, {far_credits} with the receiver"
                     )

@@ -67,7 +67,8 @@ RIGHTFUL: Final = {
     (control.Expulsion, Role.LEADER),
     (control.Keep, Role.LEADER),
 }
-"""What an attacker does not say well-formed: a role has the right to end or change things by it."""
+"""The messages that an attacker does not say well-formed: a role has the right to end or change
+things by them."""
 
 
 class VictimError(AssertionError):
@@ -285,21 +286,21 @@ class Attacker:
     async def attack(self, victim: Role) -> list[str]:
         """Say some things; gives what kinds of things they were."""
         assert self.connection is not None
-        said = []
+        kinds = []
         if self.draw.random() < 0.9:
-            said.append(self._put(victim, greeting=True))
+            kinds.append(self._put(victim, greeting=True))
             if self.draw.random() < 0.5:  # wait for an answer, as whoever means well does
                 self.connection.flush()
                 for _ in range(20):
                     await asyncio.sleep(0 if self.heard or self.gone else 0.001)
         for _ in range(self.draw.randint(1, 4)):
-            said.append(self._put(victim, greeting=self.draw.random() < 0.05))
+            kinds.append(self._put(victim, greeting=self.draw.random() < 0.05))
         self.connection.flush()
         if self.draw.random() < 0.1 and self.connection.transport is not None:
             announced = self.draw.choice((8, 1 << 20, 256 << 20, (256 << 20) + 8, 7, 0))
             self.connection.transport.write(LENGTH.pack(announced) + bytes(16))
-            said.append("announced")
-        return said
+            kinds.append("announced")
+        return kinds
 
     def _put(self, victim: Role, *, greeting: bool) -> str:
         assert self.connection is not None
@@ -326,11 +327,11 @@ class Attacker:
         body = _encoded(chosen, message)
         if shape >= 0.2 and ((greeting and shape < 0.3) or (not greeting and shape < 0.6)):
             body = _spoilt(draw, chosen, body)
-            what = "spoilt"
+            manner = "spoilt"
         else:
-            what = "misplaced" if chosen not in mine else "well-formed"
+            manner = "misplaced" if chosen not in mine else "well-formed"
         self.connection.send(kind, body)
-        return what
+        return manner
 
 
 def _encoded(rule: Rule, message: Message) -> bytes:
@@ -369,9 +370,9 @@ async def attack_dialed(job: Job, draw: random.Random) -> list[str]:
     port = job.address[1] if leader else draw.choice(job.workers).port
     await dial(attacker, job.key, ("127.0.0.1", port), peer="x", timeout_s=ANSWER_S)
     await _until(lambda: attacker.connection is not None or attacker.gone, "handshake")
-    said = await attacker.attack(victim)
-    await _settled(attacker, said)
-    return [f"{attacker.role} to {victim}: {what}" for what in said]
+    kinds = await attacker.attack(victim)
+    await _settled(attacker, kinds)
+    return [f"{attacker.role} to {victim}: {kind}" for kind in kinds]
 
 
 async def attack_as_leader(job: Job, draw: random.Random) -> list[str]:
@@ -383,18 +384,18 @@ async def attack_as_leader(job: Job, draw: random.Random) -> list[str]:
     task = asyncio.create_task(worker.run())
     try:
         await _until(lambda: attacker.connection is not None, "handshake")
-        said = await attacker.attack(Role.SITE)
-        await _settled(attacker, said)
+        kinds = await attacker.attack(Role.SITE)
+        await _settled(attacker, kinds)
         if task.done():
-            raise VictimError(f"a site has ended over {said}: {task.exception() or 'stopped'}")
+            raise VictimError(f"a site has ended over {kinds}: {task.exception() or 'stopped'}")
     finally:
         server.close()
         worker.finish()
         await asyncio.gather(task, return_exceptions=True)
-    return [f"{attacker.role} to {Role.SITE}: {what}" for what in said]
+    return [f"{attacker.role} to {Role.SITE}: {kind}" for kind in kinds]
 
 
-async def _settled(attacker: Attacker, said: Sequence[str]) -> None:
+async def _settled(attacker: Attacker, kinds: Sequence[str]) -> None:
     """Give the victim some turns; then the attacker is not needed any more."""
     for _ in range(20):
         await asyncio.sleep(0)
@@ -406,7 +407,7 @@ async def _settled(attacker: Attacker, said: Sequence[str]) -> None:
         attacker.connection.close("enough")
 
 
-async def _until(condition: Any, what: str) -> None:
+async def _until(condition: Any, event: str) -> None:
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
@@ -446,8 +447,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
         tried = asyncio.run(fuzz(args.attacks, args.seed, Path(folder)))
-    for what, count in sorted(tried.items()):
-        print(f"{count:7} {what}")
+    for kind, count in sorted(tried.items()):
+        print(f"{count:7} {kind}")
     print(f"{args.attacks} attacks, all victims alive, every result as of a sequential run")
     return 0
 

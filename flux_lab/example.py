@@ -53,8 +53,8 @@ class Remembering:
     def process(self, batch: Batch) -> Batch:
         """As the operator does."""
         rows = pa.table(batch)
-        kept = KeptRows(rows.schema) if self._rows is None else self._rows
-        self._rows = kept.added(rows)
+        kept_rows = KeptRows(rows.schema) if self._rows is None else self._rows
+        self._rows = kept_rows.added(rows)
         return self._inner.process(batch)
 
     def get_state(self) -> Any:
@@ -142,5 +142,7 @@ def events(batches: int, rows: int, *, keys: int = 1000, seed: int = 0) -> list[
         "end": end,
         "time": np.arange(n, dtype=np.int64) * 3,
     }
-    whole = pa.RecordBatch.from_pydict({name: pa.array(values) for name, values in columns.items()})
-    return [number(whole.slice(b * rows, rows), b) for b in range(batches)]
+    all_rows = pa.RecordBatch.from_pydict(
+        {name: pa.array(values) for name, values in columns.items()}
+    )
+    return [number(all_rows.slice(b * rows, rows), b) for b in range(batches)]

@@ -42,7 +42,7 @@ def explore(
     seconds_max: float | None = None,
     resume: Path | None = None,
     searches: Sequence[Left] | None = None,
-    progress: Callable[[Explored], None] = lambda found: None,
+    progress: Callable[[Explored], None] = lambda explored: None,
 ) -> Explored:
     """Visit every state that the configuration can reach, for each choice of the pairs that fail.
 
@@ -60,26 +60,26 @@ def explore(
         ExplorationError: a state or a step violates something, or breaks a claim.
     """
     started = time.perf_counter()
-    found, where = Explored(), None
+    explored, where = Explored(), None
     if resume is not None and resume.exists():
-        found, where = pickle.loads(resume.read_bytes())  # a file that this function has written
-        found.complete = True
-    before = found.seconds
+        explored, where = pickle.loads(resume.read_bytes())  # a file that this function has written
+        explored.complete = True
+    before = explored.seconds
     until = started + seconds_max if seconds_max else None
     choices = configuration.searches() if searches is None else tuple(searches)
-    for due in choices[found.searches :]:
-        search = Search(configuration, due, found, full=full or prove, prove=prove)
+    for due in choices[explored.searches :]:
+        search = Search(configuration, due, explored, full=full or prove, prove=prove)
         search.enter(where)
         where = None
         if not search.run(states_max, until, progress):
-            found.complete = False
-            found.seconds = before + time.perf_counter() - started
+            explored.complete = False
+            explored.seconds = before + time.perf_counter() - started
             if resume is not None:
-                resume.write_bytes(pickle.dumps((found, search.leave()), protocol=5))
+                resume.write_bytes(pickle.dumps((explored, search.leave()), protocol=5))
             break
-        found.searches += 1
-    found.seconds = before + time.perf_counter() - started
-    return found
+        explored.searches += 1
+    explored.seconds = before + time.perf_counter() - started
+    return explored
 
 
 def explore_in_parallel(

@@ -29,7 +29,7 @@ PHASES: Final = (
 """The steps of a catch-up, as `phase` tells them apart."""
 
 ROLES: Final = ("standby", "survivor", "producer", "consumer", "other")
-"""What a copy is to the catch-up in hand."""
+"""The roles of copies in the catch-up in hand."""
 
 SLOW: Final = 0.02
 """How often a slow step is drawn, compared with others."""
@@ -59,7 +59,7 @@ def phase(world: World) -> str | None:
 
 
 def role(world: World, node: Node) -> str:
-    """What a copy is to the catch-up in hand."""
+    """The role of a copy in the catch-up in hand."""
     now = world.controller.current
     if now is None:
         return "other"
@@ -135,10 +135,10 @@ class Deaths:
         if world.controller.is_whole and rng.random() < 0.15:
             return Step("move", node)
         site = world.site[node]
-        whole = self.plan.reckless or set(world.nodes_on(site)) <= set(
+        site_may_fail = self.plan.reckless or set(world.nodes_on(site)) <= set(
             victims(world, reckless=False)
         )
-        if whole and len(set(world.site.values())) > 2 and rng.random() < 0.4:
+        if site_may_fail and len(set(world.site.values())) > 2 and rng.random() < 0.4:
             return self._fault_of_site(world, site)
         return self._fault_of_process(world, node)
 

@@ -144,9 +144,9 @@ class LocalSites:
             readable, _, _ = select.select([process.stdout], [], [], 0.2)
             if readable:
                 line = process.stdout.readline()
-                said = json.loads(line) if line else {}
-                if "ready" in said:
-                    return said["ready"]
+                message = json.loads(line) if line else {}
+                if "ready" in message:
+                    return message["ready"]
                 break
             if process.poll() is not None:
                 break
@@ -169,7 +169,7 @@ class LocalSites:
         return reader
 
     def events(self) -> list[dict[str, Any]]:
-        """What the controllers have noted in the run folder."""
+        """The events that the controllers have noted in the run folder."""
         records = Tail(self.run_folder / EVENTS_FILE).records()
         return [dict(record) for record in records if "kind" in record]
 

@@ -82,7 +82,7 @@ class Network:
         return self.connections.carry(there, here)
 
     def carry_locally(self, node: Node) -> tuple[Sequence[Envelope], Sequence[Node]]:
-        """What nodes of one site have for one another arrives at once."""
+        """Let what nodes of one site have for one another arrive at once."""
         if self.connections is None:
             return (), ()
         return self.connections.carry_locally(self.connections.site(node))

@@ -59,7 +59,7 @@ class Persistent:
         return list(steps)
 
     def broken(self, state: State, steps: Sequence[int], reduction: Reduction) -> str | None:
-        """What is wrong with the choice in this state, if anything.
+        """The flaw of the choice in this state, if it has one.
 
         Asked where no faults are left and nothing commutes. Whatever is done elsewhere, the same of
         the node's steps must be possible afterwards, and still be enough.

@@ -47,24 +47,24 @@ LOOKS: Final = (
 
 def events(outcome: Outcome) -> tuple[Event, ...]:
     """Faults, catch-ups and moves of the balancer."""
-    found: list[Event] = []
+    entries: list[Event] = []
     for at, fault, hit in outcome.struck:
         if fault.until is not None:
             until = min(fault.until, outcome.end)
             name = f"{hit} {fault.kind}"
-            found.append(Event(at=at, until=until, kind=f"site {fault.kind}", name=name))
+            entries.append(Event(at=at, until=until, kind=f"site {fault.kind}", name=name))
         else:
             bad = fault.kind != "join"
-            found.append(Event(at=at, kind="fault" if bad else "a site joins",
+            entries.append(Event(at=at, kind="fault" if bad else "a site joins",
                                name=f"{fault.kind} of {hit}", bad=bad))  # fmt: skip
     trace = outcome.trace
     for start, end, moves in trace.rounds:
         if moves:
-            found.append(Event(at=start, until=end, kind="moves of the balancer"))
+            entries.append(Event(at=start, until=end, kind="moves of the balancer"))
     for start, *_, took in trace.moves:
         if not any(a <= start <= b for a, b, n in trace.rounds if n):
-            found.append(Event(at=start, until=start + took, kind="state moves for a recovery"))
-    return tuple(found)
+            entries.append(Event(at=start, until=start + took, kind="state moves for a recovery"))
+    return tuple(entries)
 
 
 def over_time(outcome: Outcome) -> tuple[Chart, ...]:
@@ -117,11 +117,11 @@ def placed(outcome: Outcome) -> Placement:
     trace, end = outcome.trace, outcome.end
     stays: dict[tuple[Pair, int], list[Stay]] = {}
     ended = {node: at for at, node in reversed(trace.ended)}
-    whole = {node: at for at, node in reversed(trace.whole)}
+    whole_times = {node: at for at, node in reversed(trace.whole)}
     began = [(0.0, node, site) for node, site in outcome.timed.first.items()]
     for start, node, site in began + trace.placed:
         stop = min(ended.get(node, end), end)
-        ready = start if node.life == 0 else min(whole.get(node, stop), stop)
+        ready = start if node.life == 0 else min(whole_times.get(node, stop), stop)
         held = stays.setdefault((node.pair, node.copy), [])
         if ready > start:
             held.append(Stay(start=start, end=ready, place=site, ready=False))
@@ -253,8 +253,8 @@ def _soft(history: History, names: _Names, start: float, end: float) -> list[Arr
     every = -(-len(held) // SOFT_MAX)
     if every > 1:
         numbers = sorted({m.message.batch for m in held if isinstance(m.message, Data | Ack)})
-        kept = set(numbers[::every])
-        held = [m for m in held if isinstance(m.message, Data | Ack) and m.message.batch in kept]
+        sample = set(numbers[::every])
+        held = [m for m in held if isinstance(m.message, Data | Ack) and m.message.batch in sample]
     return [_arrow(m, names, "", "soft", end) for m in held]
 
 
@@ -269,7 +269,7 @@ def _arrow(passed: Passed, names: _Names, name: str, look: str, end: float) -> A
 
 
 def _look(message: Message) -> tuple[str, str] | None:
-    """What a control message is called, and its colour."""
+    """The name of a control message, and its colour."""
     match message:
         case Data() | Ack() | Progress():
             return None
@@ -341,7 +341,7 @@ def _phases(
                  and failed <= at <= whole_at), default=whole_at)  # fmt: skip
     moves = [(at, at + took) for at, _, dst, _, took in timed.trace.moves if dst == standby]
     leaves, arrives = moves[-1] if moves else (begun, begun)
-    found = (
+    phases = (
         Phase(name="not noticed yet", start=crash, end=failed),
         Phase(name="take-over", start=failed, end=begun),
         Phase(name="catch-up: pause", start=begun, end=leaves),
@@ -349,4 +349,4 @@ def _phases(
         Phase(name="fold-in", start=arrives, end=whole_at),
         Phase(name="whole again", start=whole_at, end=end),
     )
-    return tuple(phase for phase in found if phase.end > phase.start)
+    return tuple(phase for phase in phases if phase.end > phase.start)

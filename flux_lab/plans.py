@@ -31,7 +31,7 @@ class Plan:
     """
 
     WORKLOAD: ClassVar[str] = "digests"
-    """What the sweep calls runs like this one."""
+    """The sweep's name for runs like this one."""
 
     shape: Shape
     batches: int

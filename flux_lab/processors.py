@@ -225,8 +225,8 @@ class Frames(Scripted):
     ) -> Iterator[Any]:
         """A frame for each frame."""
         for frame in rows:
-            made = Scripted.handleInputRows(self, key, frame.itertuples(), timerValues)
-            yield pd.DataFrame([row.asDict() for row in made])
+            results = Scripted.handleInputRows(self, key, frame.itertuples(), timerValues)
+            yield pd.DataFrame([row.asDict() for row in results])
 
     def handleExpiredTimer(
         self,
@@ -246,7 +246,7 @@ class FramesByEventTime(Frames):
 
 
 class Calm(Scripted):
-    """What Spark runs, too, and alike: no timer raises, and a map's entries are sorted."""
+    """A program that runs alike in Spark: no timer raises, and a map's entries are sorted."""
 
     def entries(self) -> Any:
         """Spark has them in the order of their bytes, a site in the order in which they came."""
@@ -323,7 +323,7 @@ def components(kind: str, widths: Sequence[int]) -> Components:
 
 
 def passing_on(columns: Sequence[tuple[str, Any]], buckets: int) -> Component:
-    """What passes its records on, in their order, which SQL does not keep within a batch."""
+    """A component that passes its records on, in order, which SQL does not keep within a batch."""
     return Component(
         name="Pass",
         buckets=buckets,
@@ -357,7 +357,7 @@ def _without_zone(of: Any) -> Any:
 
 
 def chain() -> Dataflow:
-    """What the tests' site processes load by name."""
+    """The dataflow that the tests' site processes load by name."""
     return components("FramesByEventTime", (2, 2))()
 
 
@@ -445,8 +445,8 @@ class Tester:
         before = self._state()
         try:
             if issubclass(self.kind, Frames):
-                made: Any = self.tester.testInPandas(key, pd.DataFrame([values]))
-                rows = list(made.itertuples())
+                results: Any = self.tester.testInPandas(key, pd.DataFrame([values]))
+                rows = list(results.itertuples())
             else:
                 rows = self.tester.test(key, [Row(**values)])
         except Exception:
@@ -465,12 +465,12 @@ class Tester:
                 tester.handle.setGroupingKey(key)
                 before = self._state()
                 try:
-                    made = tester.processor.handleExpiredTimer(
+                    results = tester.processor.handleExpiredTimer(
                         (key,), tester._getTimerValues(), ExpiredTimerInfo(expiry)
                     )
                     rows = [
                         row
-                        for one in made
+                        for one in results
                         for row in (one.itertuples() if isinstance(one, pd.DataFrame) else [one])
                     ]
                     self._put(number, key, rows)
@@ -512,7 +512,7 @@ def expected(kind: str, source: Sequence[Batch]) -> Outcome:
     return tester.outcome
 
 
-def found(flow: Dataflow, source: Sequence[Batch]) -> Outcome:
+def observation(flow: Dataflow, source: Sequence[Batch]) -> Outcome:
     """As a dataflow without failures has it."""
     seen = Outcome()
     for n, rows in reference(flow, source).output:
@@ -563,7 +563,7 @@ class Programs(Plan):
         Raises:
             AssertionError: they differ.
         """
-        seen, due = found(self.dataflow, self.source), expected(self.kind, self.source)
+        seen, due = observation(self.dataflow, self.source), expected(self.kind, self.source)
         for at in sorted({*seen.rows, *due.rows}):
             if seen.rows.get(at) != due.rows.get(at):
                 raise AssertionError(

@@ -237,9 +237,9 @@ class Product:
         entries = self.components[self.components.named("log", 0)]
         self._react(values, changes, number, "log", number, entries.number(entry), entry)
 
-    def _event(self, values: Values, changes: Values, kind: str, number: int, what: Any) -> None:
+    def _event(self, values: Values, changes: Values, kind: str, number: int, content: Any) -> None:
         node = self.index["node", self.components[number].at, None]
-        self._react(values, changes, node, kind, number, values[number], what)
+        self._react(values, changes, node, kind, number, values[number], content)
 
     def _react(
         self,
@@ -249,10 +249,10 @@ class Product:
         kind: str,
         origin: int,
         argument: int,
-        what: Any,
+        content: Any,
     ) -> None:
         """Let a node handle an event, and what it sends arrive where somebody reads it."""
-        reaction = self.reactions.of(node, values[node], kind, origin, argument, what)
+        reaction = self.reactions.of(node, values[node], kind, origin, argument, content)
         changes[node] = reaction.state
         components = self.components.all
         for number, burst in reaction.bursts:
@@ -279,9 +279,9 @@ class Product:
 
     # ---- the controller
 
-    def _decide(self, values: Values, changes: Values, kind: str, what: Any) -> None:
+    def _decide(self, values: Values, changes: Values, kind: str, content: Any) -> None:
         """Let the controller handle an event, and carry out its orders."""
-        changes[self.head], orders = self.reactions.decision(values[self.head], kind, what)
+        changes[self.head], orders = self.reactions.decision(values[self.head], kind, content)
         for order in orders:
             match order:
                 case Instantiate(node, site):

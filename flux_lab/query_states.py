@@ -85,7 +85,7 @@ def ranged(buckets: int) -> Component:
     plan = join(buckets).plan
     assert plan is not None
     near = f"b.at - a.at BETWEEN to_microseconds(-{BEFORE_US}) AND to_microseconds({AFTER_US})"
-    kept = {name: f'SELECT key, v, "at" FROM {name}' for name in ("a", "b")}
+    queries = {name: f'SELECT key, v, "at" FROM {name}' for name in ("a", "b")}
     width_us = BEFORE_US + AFTER_US
     return Component(
         name="Ranged",
@@ -93,7 +93,7 @@ def ranged(buckets: int) -> Component:
         gate=("key",),
         plan=dataclasses.replace(
             plan,
-            summaries={name: Summary(sql, sql) for name, sql in kept.items()},
+            summaries={name: Summary(sql, sql) for name, sql in queries.items()},
             deltas={
                 name: Delta(f"{delta.sql} AND {near}", delta.matches)
                 for name, delta in plan.deltas.items()
@@ -127,8 +127,8 @@ def sessions(buckets: int) -> Component:
         f"SELECT *, sum(opens) OVER (PARTITION BY key ORDER BY {START}, {END} ROWS UNBOUNDED "
         f"PRECEDING) AS s FROM ({opens})"
     )
-    whole = f"SELECT key, min({START}) AS {START}, max({END}) AS {END}, n, s"
-    merged = f"{whole.replace(', n, s', ', sum(n) AS n')} FROM ({numbered}) GROUP BY key, s"
+    clause = f"SELECT key, min({START}) AS {START}, max({END}) AS {END}, n, s"
+    merged = f"{clause.replace(', n, s', ', sum(n) AS n')} FROM ({numbered}) GROUP BY key, s"
     return _counted(buckets, "Sessions", merged, None)
 
 
@@ -293,8 +293,8 @@ def _merged(parts: Counter[tuple[Any, int, int]]) -> Counter[tuple[Any, int, int
     return merged
 
 
-def found(flow: Dataflow, source: Sequence[Batch]) -> Expected:
-    """What a run without failures puts out, and sets aside."""
+def observation(flow: Dataflow, source: Sequence[Batch]) -> Expected:
+    """The rows that a run without failures puts out, and the late records that it sets aside."""
     seen = Expected()
     for _, rows in reference(flow, source).output:
         for letter in letters_of(rows):
@@ -346,7 +346,7 @@ class QueryStates(Plan):
         Raises:
             AssertionError: they differ.
         """
-        seen = found(self.dataflow, self.source)
+        seen = observation(self.dataflow, self.source)
         due = expected(self.components, self.kind, self.source)
         if seen != due:
             raise AssertionError(f"{self.kind}: {seen} instead of {due}")

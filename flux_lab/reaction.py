@@ -17,39 +17,39 @@ from flux_runtime.protocol.vocabulary import Node, Status
 Machine = Ingress | Egress | Segment
 
 NO_MORE_INPUT = None
-"""What the source hands over when it has ended."""
+"""The content that the source hands over when it has ended."""
 
 
-def handle(machine: Machine, kind: str, peer: Node | None, what: Any) -> list[Instruction]:
+def handle(machine: Machine, kind: str, peer: Node | None, content: Any) -> list[Instruction]:
     """Let the machine handle one event.
 
     Args:
         machine: changed in place.
         kind: `source`, `deliver`, `log`, `install`, `moved`, `evict`, `activate` or `acknowledge`.
         peer: the far end of the link, for `deliver`.
-        what: the batch, message, log entry, state, number of the attempt, or result.
+        content: the batch, message, log entry, state, number of the attempt, or result.
 
     Raises:
         ProtocolError: the machine found a violation.
     """
     if kind == "deliver":
         assert peer is not None
-        return machine.receive(peer, what)
+        return machine.receive(peer, content)
     if kind == "log":
-        return machine.log(what)
+        return machine.log(content)
     if isinstance(machine, Ingress):
-        if what is NO_MORE_INPUT:
+        if content is NO_MORE_INPUT:
             machine.finish()
             return []
-        return machine.feed(what)
+        return machine.feed(content)
     if isinstance(machine, Egress):
-        machine.acknowledged(what)  # NC-7
+        machine.acknowledged(content)  # NC-7
         return []
     match kind:
         case "install":
-            return machine.install(what)
+            return machine.install(content)
         case "moved":
-            return machine.moved(what)
+            return machine.moved(content)
         case "evict":
             machine.evict()  # SP-2: memory was taken away
         case "activate":

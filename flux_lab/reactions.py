@@ -84,9 +84,9 @@ class Reactions:
         return self.remember(self.components.named("node", node), segment)
 
     def of(
-        self, node: int, before: int, kind: str, origin: int, argument: int, what: Any
+        self, node: int, before: int, kind: str, origin: int, argument: int, content: Any
     ) -> Reaction:
-        """What a node does with an event.
+        """The reaction of a node to an event.
 
         Args:
             node: its component.
@@ -94,23 +94,23 @@ class Reactions:
             kind: of the event, as `local.handle` names it.
             origin: the component that the event comes from.
             argument: with `origin`, tells events apart.
-            what: the event's content.
+            content: of the event.
         """
         key = (node, before, kind, origin, argument)
         result = self.known.get(key)
         if result is None:
-            result = self.known[key] = self._work_out(node, before, kind, origin, what)
+            result = self.known[key] = self._work_out(node, before, kind, origin, content)
         return result
 
-    def _work_out(self, node: int, before: int, kind: str, origin: int, what: Any) -> Reaction:
+    def _work_out(self, node: int, before: int, kind: str, origin: int, content: Any) -> Reaction:
         machine = self.machines[node, before].clone()
         done: list[Instruction] = []
         peer = self.components[origin].peer
-        if kind == "deliver" and isinstance(what, Data):
+        if kind == "deliver" and isinstance(content, Data):
             assert peer is not None
             if self.checks.listens(machine, peer):
-                self.checks.received(machine, peer, what)
-        done += handle(machine, kind, peer, what)
+                self.checks.received(machine, peer, content)
+        done += handle(machine, kind, peer, content)
         settle(machine, done.append, lambda to: True)
         return self._effects(node, machine, done)
 
@@ -144,12 +144,12 @@ class Reactions:
             tuple(emits),
         )
 
-    def decision(self, before: int, kind: str, what: Any) -> tuple[int, tuple[Order, ...]]:
+    def decision(self, before: int, kind: str, content: Any) -> tuple[int, tuple[Order, ...]]:
         """The controller's next state and its orders after an event."""
-        key = (before, kind, what)
+        key = (before, kind, content)
         result = self.decisions.get(key)
         if result is None:
             controller = self.controllers[before].clone()
-            orders = tuple(getattr(controller, kind)(what))
+            orders = tuple(getattr(controller, kind)(content))
             result = self.decisions[key] = (self.remember_controller(controller), orders)
         return result

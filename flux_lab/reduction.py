@@ -125,7 +125,7 @@ class Reduction:
     def broken(
         self, state: State, steps: Sequence[int], faults: Sequence[int], *, faults_left: bool
     ) -> str | None:
-        """What is wrong with the claims in this state, if anything; `steps` and `faults` are all.
+        """The flaw of the claims in this state, if they have one; `steps` and `faults` are all.
 
         The death of the node that would take the step is left out: taken first, the step only adds
         messages of a dead node to links, which a receiver may discard as if they had never been.

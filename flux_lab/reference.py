@@ -28,8 +28,8 @@ class Reference:
 
     def state(self, pair: Pair, batch: int) -> Any:
         """The operator's state once everything up to this batch is processed; None if not kept."""
-        kept = self.states.get(pair)
-        return kept[min(batch + 1, len(kept) - 1)] if kept else None
+        states = self.states.get(pair)
+        return states[min(batch + 1, len(states) - 1)] if states else None
 
 
 def reference(dataflow: Dataflow, batches: Sequence[Rows], *, states: bool = False) -> Reference:
@@ -54,8 +54,8 @@ def reference(dataflow: Dataflow, batches: Sequence[Rows], *, states: bool = Fal
                 continue
             output = operators[pair].process(dataflow.merge(parts))
             _route(dataflow, result, pair, number, output, inputs)
-        for pair, kept in result.states.items():
-            kept.append(operators[pair].get_state())
+        for pair, history in result.states.items():
+            history.append(operators[pair].get_state())
         last = inputs.get(shape.egress.pair)
         if last:
             result.output.append((number, dataflow.merge(last)))
@@ -67,7 +67,7 @@ def reference(dataflow: Dataflow, batches: Sequence[Rows], *, states: bool = Fal
 
 def _route(
     dataflow: Dataflow,
-    found: Reference,
+    result: Reference,
     producer: Pair,
     batch: int,
     rows: Rows,
@@ -77,5 +77,5 @@ def _route(
     parts = dataflow.split(producer.stage + 1, rows, len(consumers))
     for part in sorted(parts):
         consumer = consumers[part]
-        found.units.setdefault((producer, consumer), {})[batch] = parts[part]
+        result.units.setdefault((producer, consumer), {})[batch] = parts[part]
         inputs.setdefault(consumer, []).append(parts[part])

@@ -40,7 +40,7 @@ from flux_runtime.protocol.vocabulary import Status
 
 
 def numbers(outcome: Outcome) -> dict[str, Any]:
-    """What the report says, as values: rates per second, times in seconds, sizes in bytes."""
+    """The numbers of the report: rates per second, times in seconds, sizes in bytes."""
     scenario, trace = outcome.scenario, outcome.trace
     latencies = [took for _, took in outcome.latencies]
     times = [t for t, *_ in trace.emitted]
@@ -97,8 +97,8 @@ def screen(outcome: Outcome) -> Group:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     facts.add_column()
-    for name, what in _facts(outcome, n):
-        facts.add_row(name, what)
+    for name, text in _facts(outcome, n):
+        facts.add_row(name, text)
     checks = Table(title="checkers", title_justify="left", box=None, padding=(0, 2))
     for column in ("", "looked", ""):
         checks.add_column(column, justify="right" if column else "left")

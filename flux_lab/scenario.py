@@ -33,7 +33,7 @@ from flux_runtime.protocol.vocabulary import Node, Pair, ProtocolError, Shape
 ONCE: Final = ("crash", "kill", "suspect", "close", "join")
 """Faults that happen at a moment; `suspect` is a process that lives and is taken for dead."""
 LASTING: Final = ("slow", "short of memory")
-"""What a site may suffer for a while: external load, or memory for half of its state."""
+"""Faults that a site may suffer for a while: external load, or memory for half of its state."""
 VALIDATED_EVERY: Final = 0.1
 
 
@@ -152,12 +152,12 @@ def configured(keys: Mapping[str, Any], *, seed: int | None = None) -> Scenario:
         raise ValueError(
             f"unknown keys: {', '.join(unknown)}; there are {', '.join(sorted(known))}"
         )
-    made = dict(keys)
+    values = dict(keys)
     try:
-        if "widths" in made:
-            made["widths"] = tuple(made["widths"])
-        made["faults"] = tuple(Fault(**fault) for fault in made.get("faults", ()))
-        scenario = Scenario(**made)
+        if "widths" in values:
+            values["widths"] = tuple(values["widths"])
+        values["faults"] = tuple(Fault(**fault) for fault in values.get("faults", ()))
+        scenario = Scenario(**values)
     except TypeError as cause:
         raise ValueError(str(cause)) from cause
     return scenario if seed is None else replace(scenario, seed=seed)
@@ -230,7 +230,7 @@ VERDICTS: Final = (
     ("no two copies of a partition on one site", "placements"),
     ("at the end: no deadlock, nothing left behind, pairs whole", "ends"),
 )
-"""What the checkers promise, and what they look at."""
+"""(promise of the checkers, what they look at)."""
 
 
 @dataclass
@@ -253,7 +253,7 @@ class Outcome:
 
     @property
     def trace(self) -> Trace:
-        """What was observed."""
+        """The observations."""
         return self.timed.trace
 
     @property
@@ -341,7 +341,7 @@ def _validate(timed: Timed) -> None:
 
 
 def _now(faults: Sequence[Fault], kind: str, site: int, now: float) -> list[Fault]:
-    """What a site suffers at a time."""
+    """The faults that a site suffers at a time."""
     return [
         fault
         for fault in faults
@@ -391,7 +391,7 @@ class _Heavy(DigestOperator):
     size = 0
 
     def state_size(self) -> int:
-        """What the scenario says."""
+        """The size that the scenario says."""
         return self.size
 
 

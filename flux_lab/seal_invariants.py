@@ -51,7 +51,7 @@ def _check_partitions(tracker: Tracker) -> None:
 
 
 def _check_indexes(tracker: Tracker) -> None:
-    """What is derived from the partitions is what they say."""
+    """Check that what is derived from the partitions is what they say."""
 
     def having(status: Status) -> set[str]:
         return {key for key, p in tracker.partitions.items() if p.status is status}

@@ -93,12 +93,18 @@ class Search:
     """Depth first over the states in which these faults may come."""
 
     def __init__(
-        self, configuration: Configuration, due: Left, found: Explored, *, full: bool, prove: bool
+        self,
+        configuration: Configuration,
+        due: Left,
+        explored: Explored,
+        *,
+        full: bool,
+        prove: bool,
     ) -> None:
         self.configuration = configuration
         self.product = configuration.product()
         self.due = due
-        self.found = found
+        self.explored = explored
         sets = configuration.shape.cluster_pairs
         anywhere = any(sets or fault.pair is None for fault in due)
         named = (fault.pair for fault in due if fault.pair is not None)
@@ -138,7 +144,7 @@ class Search:
             frame.steps.extend(map(self._number, steps_left))
 
     def leave(self) -> Stopped:
-        """What another process needs to go on."""
+        """The state of the search that another process needs to go on."""
         opened = [self.named(frame.steps) for frame in self.stack]
         return self.seen, [self.named(taken) for taken in self.path], opened
 
@@ -158,7 +164,7 @@ class Search:
         self, states_max: int | None, until: float | None, progress: Callable[[Explored], None]
     ) -> bool:
         """Visit the states and count them; gives whether all have been visited."""
-        found, seen, stack = self.found, self.seen, self.stack
+        explored, seen, stack = self.explored, self.seen, self.stack
         while stack:
             state, left, untried = stack[-1]
             if not untried:
@@ -171,25 +177,25 @@ class Search:
             remaining = self.left_after(taken[0], left)
             try:
                 after, steps = self._follow(state, taken, remaining)
-                found.transitions += len(taken)
+                explored.transitions += len(taken)
                 code = after.code ^ self._salt(remaining)
                 if code in seen:
                     self.path.pop()
                     continue
                 seen.add(code)
-                found.states += 1
+                explored.states += 1
                 stack.append(Frame(after, remaining, self.to_try(after, remaining, steps)))
             except ProtocolError as cause:
                 path = [step for numbers in self.path for step in self.named(numbers)]
                 raise ExplorationError(self.configuration, path, str(cause)) from cause
-            if found.states % 10_000 == 0:
-                progress(found)
-            if found.states % 256 == 0 and (
-                (states_max and found.states >= states_max)
+            if explored.states % 10_000 == 0:
+                progress(explored)
+            if explored.states % 256 == 0 and (
+                (states_max and explored.states >= states_max)
                 or (until and time.perf_counter() > until)
             ):
                 return False
-        found.states += 1  # the first one
+        explored.states += 1  # the first one
         return True
 
     def _follow(self, state: State, taken: list[int], left: Left) -> tuple[State, list[int]]:
@@ -224,13 +230,13 @@ class Search:
         return self.salt[left]
 
     def to_try(self, state: State, left: Left, steps: list[int]) -> list[int]:
-        """What to try in a state; where nothing but faults can happen, it is checked."""
+        """The steps to try in a state; where nothing but faults can happen, it is checked."""
         if not steps:
-            self.found.finals += 1
-            self.found.ends.add(state.code)
+            self.explored.finals += 1
+            self.explored.ends.add(state.code)
             self.product.finished(state.values)
         faults = faults_of(self.product, state.values, left)
-        self.found.faults += len(faults)
+        self.explored.faults += len(faults)
         if not self.full and not left and self.persistent is not None:
             return self.persistent.steps(state.values, steps)
         if self.prove:
@@ -255,11 +261,11 @@ def salt(left: Left) -> int:
 
 def faults_of(product: Product, values: Values, left: Left) -> list[int]:
     """The faults that may come in this state, of those that are left."""
-    found: dict[int, None] = {}
+    faults: dict[int, None] = {}
     for due in left:
         for at in _places(product, values, due):
-            found[product.fault(due.kind, at)] = None
-    return list(found)
+            faults[product.fault(due.kind, at)] = None
+    return list(faults)
 
 
 def _places(product: Product, values: Values, due: Due) -> list[Node] | list[int]:

@@ -46,7 +46,7 @@ class ShareModel:
         return 1.0 / max(self.load(site) for site in self.parts)
 
     def statistics(self, delta: float, tuple_seconds: float) -> list[SiteStatistics]:
-        """What a collection phase of `delta` seconds would report."""
+        """The reports that a collection phase of `delta` seconds would give."""
         rate = self.rate()
         per_weight = rate * delta / tuple_seconds
         return [

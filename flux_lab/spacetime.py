@@ -24,7 +24,7 @@ STEP: Final = 9.0
 QUIET: Final = 64.0
 """Greatest distance between two times that follow one another."""
 SLOWER: Final = 5.0
-"""What a stretch of twice the time is longer by."""
+"""The length by which a stretch of twice the time is longer."""
 CLOSE: Final = 15.0
 """Times closer than this are labelled once."""
 LABEL: Final = 10.5
@@ -237,14 +237,14 @@ def _ends(arrow: Arrow, x: Mapping[str, float], scale: _Scale) -> tuple[float, f
 
 def _first_of_each(arrows: Sequence[Arrow], x: Mapping[str, float]) -> list[Arrow]:
     """Of the same message to several, the one that goes farthest carries the name."""
-    found: dict[tuple[str, str, float], Arrow] = {}
+    farthest: dict[tuple[str, str, float], Arrow] = {}
     for arrow in arrows:
         key = (arrow.name, arrow.tail, arrow.sent)
-        before = found.get(key)
+        before = farthest.get(key)
         length = abs(x[arrow.head] - x[arrow.tail])
         if arrow.name and (before is None or length > abs(x[before.head] - x[before.tail])):
-            found[key] = arrow
-    return list(found.values())
+            farthest[key] = arrow
+    return list(farthest.values())
 
 
 def _arrow(arrow: Arrow, x: Mapping[str, float], scale: _Scale) -> list[str]:

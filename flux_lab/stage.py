@@ -245,8 +245,8 @@ class Stage:
             second.tuples += float(done.sum())
             second.latency += float(waited.sum())
         stay = self.resident
-        each = np.where(stay, cost[home], platform.spooling)
-        need = np.bincount(home, self.inbox * each, m).astype(np.float64)
+        tuple_cost = np.where(stay, cost[home], platform.spooling)
+        need = np.bincount(home, self.inbox * tuple_cost, m).astype(np.float64)
         part = np.minimum(1.0, left / np.maximum(need, 1e-12))
         done = self.inbox * part[home]
         self.inbox -= done

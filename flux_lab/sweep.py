@@ -74,16 +74,16 @@ WORKLOADS: Final = {
     "bad-records": "flux_lab.bad_records:BadRecords.of_seed",
     "processors": "flux_lab.processors:Programs.of_seed",
 }
-"""What runs -> `module:name` of what draws a plan from a seed."""
+"""Workload -> `module:name` of what draws a plan from a seed."""
 
 
 class RunError(ProtocolError):
     """A run violated something; carries the run, so that it can be kept."""
 
     def __init__(self, run: Run, world: World, cause: Exception) -> None:
-        what = cause if isinstance(cause, ProtocolError) else repr(cause)
+        problem = cause if isinstance(cause, ProtocolError) else repr(cause)
         super().__init__(
-            f"seed {run.seed}, step {len(run.steps)}: {what}\n{run.plan}\n"
+            f"seed {run.seed}, step {len(run.steps)}: {problem}\n{run.plan}\n"
             f"run it again: python -m flux_lab.sweep {run.seed} --story --workload "
             f"{run.plan.WORKLOAD}"
         )
@@ -98,7 +98,7 @@ def planned(seed: int) -> Plan:
 
 
 def drawn(workload: str) -> Callable[[int], Plan]:
-    """What draws the plans of a workload."""
+    """The function that draws the plans of a workload."""
     module, _, names = WORKLOADS[workload].partition(":")
     draws: Callable[[int], Plan] = attrgetter(names)(importlib.import_module(module))
     return draws
@@ -150,10 +150,10 @@ def _drive(rng: random.Random, world: World, done: Run) -> None:
 
 
 def _count(done: Run, world: World, fault: Step) -> None:
-    what = {"suspect": "suspect site", "close": "close connection"}
+    names = {"suspect": "suspect site", "close": "close connection"}
     if isinstance(fault.at, Node):
-        what = {"suspect": "suspect process", "close": "close link"}
-    done.struck[what.get(fault.kind, fault.kind)] += 1
+        names = {"suspect": "suspect process", "close": "close link"}
+    done.struck[names.get(fault.kind, fault.kind)] += 1
     now = phase(world)
     if now is not None and fault.kind in ("kill", "crash"):
         dead = [fault.at] if isinstance(fault.at, Node) else world.nodes_on(fault.at)
@@ -322,13 +322,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _replay(path: Path) -> int:
     failed = 0
-    for kept in sorted(path.glob("*.json")) if path.is_dir() else [path]:
+    for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
         try:
-            replay(kept, stories=True)
-            print(f"{kept.name}: no violation any more")
+            replay(file, stories=True)
+            print(f"{file.name}: no violation any more")
         except ProtocolError as violation:
             failed += 1
-            print(f"{kept.name}: {violation}")
+            print(f"{file.name}: {violation}")
     return 1 if failed else 0
 
 
@@ -355,13 +355,13 @@ def replay(path: Path, *, stories: bool = False) -> World:
     Raises:
         ProtocolError: what the run violates; with `stories`, also what the nodes concerned did.
     """
-    kept = json.loads(path.read_text())
-    shape = Shape(**kept["plan"].pop("shape"))
+    record = json.loads(path.read_text())
+    shape = Shape(**record["plan"].pop("shape"))
     shape = replace(shape, widths=tuple(shape.widths))
-    world = Plan(shape=shape, **kept["plan"]).world(stories=stories)
+    world = Plan(shape=shape, **record["plan"]).world(stories=stories)
     step: Step | None = None
     try:
-        for kind, at, peer in kept["steps"]:
+        for kind, at, peer in record["steps"]:
             step = Step(kind, _place(at), None if peer is None else _place(peer))
             if step in world.steps() or _may_strike(world, step):
                 world.perform(step)
@@ -378,13 +378,13 @@ def replay(path: Path, *, stories: bool = False) -> World:
 
 
 ENDING = ("relieve", "free disk", "resume")
-"""What ends a trouble; until then, partitions might take turns in memory for ever."""
+"""Steps that end a trouble; until then, partitions might take turns in memory for ever."""
 
 
 def _may_strike(world: World, fault: Step) -> bool:
     there = fault.at in world.site or fault.at in world.site.values()
-    whole = fault.kind != "move" or world.controller.is_whole
-    return fault.kind in FAULTS and there and whole
+    allowed = fault.kind != "move" or world.controller.is_whole
+    return fault.kind in FAULTS and there and allowed
 
 
 def _place(at: int | list[int]) -> Node | int:

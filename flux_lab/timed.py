@@ -165,16 +165,16 @@ class Timed:
 
     # ---- the clock
 
-    def at(self, time: float, what: Callable[[Any], None], argument: Any = None) -> None:
+    def at(self, time: float, action: Callable[[Any], None], argument: Any = None) -> None:
         """Let something happen at a time; what is due at the same time happens in this order."""
         self.count += 1
-        heapq.heappush(self.queue, (time, self.count, what, argument))
+        heapq.heappush(self.queue, (time, self.count, action, argument))
 
     def run(self, until: float) -> Trace:
         """Let time pass until then, or until nothing happens any more."""
         while self.queue and self.queue[0][0] <= until:
-            self.now, _, what, argument = heapq.heappop(self.queue)
-            what(argument)
+            self.now, _, action, argument = heapq.heappop(self.queue)
+            action(argument)
         return self.trace
 
     # ---- the processors
@@ -208,7 +208,7 @@ class Timed:
             self._stir(node)
 
     def _stir(self, node: Node) -> None:
-        """What the node could do may have changed."""
+        """Look again at what the node can do: it may have changed."""
         self.best.pop(node, None)
         site = self._site(node)
         if site not in self.working:
@@ -424,8 +424,8 @@ class Timed:
         self.trace.faults.append((self.now, fault))
         self.perform(fault)
         if fault.kind in DETECTED:
-            found = Step("detect" if isinstance(at, int) else "detect process", at)
-            self.at(self.now + self.costs.detection, self.perform, found)
+            detection = Step("detect" if isinstance(at, int) else "detect process", at)
+            self.at(self.now + self.costs.detection, self.perform, detection)
 
     # ---- states on their way
 

@@ -246,7 +246,7 @@ class WorldState:
             self._settle(src)
 
     def arrive(self, arrived: Sequence[Envelope], touched: Sequence[Node]) -> None:
-        """What has come over a connection can be read; who got credits back can send."""
+        """Let what has come over a connection be read, and send who got credits back."""
         for envelope in arrived:
             if envelope.dst in self.nodes:
                 self.network.append(envelope.src, envelope.dst, envelope.message)
@@ -254,10 +254,10 @@ class WorldState:
             if node in self.nodes:
                 self._settle(node)
 
-    def let(self, node: Node, kind: str, peer: Node | None, what: Any) -> None:
+    def let(self, node: Node, kind: str, peer: Node | None, content: Any) -> None:
         """Let a node handle an event, and do what that enables."""
         try:
-            for instruction in handle(self.nodes[node], kind, peer, what):
+            for instruction in handle(self.nodes[node], kind, peer, content):
                 self._act(node, instruction)
         except DiskFullError:
             pass  # it stays in memory

@@ -28,6 +28,11 @@ TIDY = (
     "blazes.simulate",
     "blazes.verify",
     "codegen",
+    "flux_lab",
+    "flux_lab.papers",
+    "flux_lab.papers.protocol",
+    "flux_lab.resume",
+    "flux_lab.shell",
     "flux_runtime",
     "flux_runtime.commits",
     "flux_runtime.observe",
@@ -48,7 +53,6 @@ TIDY = (
 VAGUE = (
     "annotations.whitebox.connect",
     "annotations.whitebox.following",
-    "flux_lab",
 )
 """Packages with docstrings that begin with "What", in them or below; may only shrink."""
 PUBLIC = {

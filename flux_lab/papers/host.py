@@ -367,10 +367,10 @@ class Host:
                 del self.early[old]
         self.early.setdefault(node, []).append(installation)
 
-    def whole(self, node: Node, state: SegmentState) -> SegmentState | None:
+    def full_state(self, node: Node, state: SegmentState) -> SegmentState | None:
         """The state that is to move, with all that may have travelled before; None: given up."""
         machine = self.nodes.get(node)
-        return machine.whole(state) if isinstance(machine, Segment) else None
+        return machine.full_state(state) if isinstance(machine, Segment) else None
 
     def feed(self, rows: Rows) -> None:
         """Hand the next batch to the ingress, which stands here."""

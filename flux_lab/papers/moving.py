@@ -140,10 +140,10 @@ class Moving(States):
             link = links.get(host.where.get(standby, host.me))
             if link is not None:
                 sent = link.sent.pop(standby, None)
-                whole = host.whole(active, state) if sent is None else state
-                if whole is None:
+                full_state = host.full_state(active, state) if sent is None else state
+                if full_state is None:
                     continue
-                self._send(link, standby, pack_state(host.dataflow, whole, sent))
+                self._send(link, standby, pack_state(host.dataflow, full_state, sent))
             elif host.where.get(standby) in host.peers:
                 self.unsent.append(move)  # it is in the view, and has not connected yet
                 continue

@@ -113,10 +113,10 @@ def explore(
         setting = replace(setting, site=tried.site, controller=tried.controller)
     first = World(setting)
     first.settle()
-    found = Explored(states=1)
+    explored = Explored(states=1)
     seen: set[bytes] = set()
     path: list[Step] = []
-    stack = [(first.packed(), configuration.faults, _options(first, configuration, found, None))]
+    stack = [(first.packed(), configuration.faults, _options(first, configuration, explored, None))]
     try:
         while stack:
             packed, left, options = stack[-1]
@@ -130,7 +130,7 @@ def explore(
             world = first.unpacked(packed)
             world.perform(step)
             world.validate()
-            found.transitions += 1
+            explored.transitions += 1
             if step.kind in left:
                 left = tuple(left[: left.index(step.kind)] + left[left.index(step.kind) + 1 :])
             after = world.packed()
@@ -139,31 +139,31 @@ def explore(
                 path.pop()
                 continue
             seen.add(code)
-            found.states += 1
-            stack.append((after, left, _options(world, configuration, found, left)))
-            late = until is not None and found.states % 64 == 0 and time.perf_counter() > until
-            if late or (states_max and found.states >= states_max):
-                found.complete = False
-                return found
+            explored.states += 1
+            stack.append((after, left, _options(world, configuration, explored, left)))
+            late = until is not None and explored.states % 64 == 0 and time.perf_counter() > until
+            if late or (states_max and explored.states >= states_max):
+                explored.complete = False
+                return explored
     except Exception as cause:  # whatever a machine raises is a violation
         listing = "\n".join(f"  {number}: {step}" for number, step in enumerate(path))
         raise ExplorationError(f"{cause!r}\nafter\n{listing}") from cause
-    return found
+    return explored
 
 
 def _options(
-    world: World, configuration: Configuration, found: Explored, left: tuple[str, ...] | None
+    world: World, configuration: Configuration, explored: Explored, left: tuple[str, ...] | None
 ) -> list[Step]:
-    """What to try in a state; where nothing but a fault can happen, it is checked."""
+    """The steps to try in a state; where nothing but a fault can happen, it is checked."""
     steps = world.steps()
     if not steps:
-        found.finals += 1
+        explored.finals += 1
         world.finished()
     kinds = configuration.faults if left is None else left
     faults = [
         fault for kind in dict.fromkeys(kinds) for fault in _faults(world, configuration, kind)
     ]
-    found.faults += len(faults)
+    explored.faults += len(faults)
     return steps + faults
 
 
@@ -204,12 +204,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue
         started = time.process_time()
         try:
-            found = explore(CONFIGURATIONS[name], seconds_max=args.seconds)
+            explored = explore(CONFIGURATIONS[name], seconds_max=args.seconds)
         except ExplorationError as error:
             print(f"{name}: {error}")
             return 1
         spent = time.process_time() - started
-        print(f"{name:24} {found}, {spent:.1f} s of a processor, no violation", flush=True)
+        print(f"{name:24} {explored}, {spent:.1f} s of a processor, no violation", flush=True)
     return 0
 
 

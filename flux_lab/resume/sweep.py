@@ -106,11 +106,11 @@ class RunError(ProtocolError):
     """A run violated something."""
 
     def __init__(self, run: Run, plan: Plan, world: World, cause: Exception) -> None:
-        what = cause if isinstance(cause, ProtocolError) else repr(cause)
+        problem = cause if isinstance(cause, ProtocolError) else repr(cause)
         flow = plan.setting.flow
         last = "\n".join(f"  {step}" for step in run.steps[-40:])
         super().__init__(
-            f"seed {run.seed}, step {len(run.steps)}: {what}\n"
+            f"seed {run.seed}, step {len(run.steps)}: {problem}\n"
             f"widths {flow.dataflow.shape.widths}, inputs {flow.inputs}, window {flow.window}, "
             f"{plan.setting.sites} sites, {len(plan.setting.batches)} batches\n"
             f"run it again: python -m flux_lab.resume.sweep {run.seed} --story\n"
@@ -205,7 +205,7 @@ def _switch(rng: random.Random, world: World) -> Step | None:
 
 
 def _fault(rng: random.Random, world: World, plan: Plan) -> Step | None:
-    """What strikes now, if anything can."""
+    """The fault that strikes now, if any can."""
     kind = rng.choices(("crash", "suspect", "move", "break", "depose", "join"), (5, 3, 3, 2, 2, 2))[
         0
     ]

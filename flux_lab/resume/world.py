@@ -176,29 +176,29 @@ class World:
 
     def steps(self) -> list[Step]:
         """Every step that is possible now, in a fixed order."""
-        found = [Step("frame", there, here) for (here, there), sent in self.links.items() if sent]
+        steps = [Step("frame", there, here) for (here, there), sent in self.links.items() if sent]
         end = len(self.log)
-        found += [
+        steps += [
             Step("log", number)
             for number, site in self.sites.items()
             if site.position < end and number not in self.deaf
         ]
-        found += [Step("take", here, copy) for copy, here in self.owed.items()]
-        found += [Step("state", there, copy) for copy, (_, there, _) in self.transfers.items()]
-        found += [Step("load", there, copy) for copy, (there, _) in self.loads.items()]
+        steps += [Step("take", here, copy) for copy, here in self.owed.items()]
+        steps += [Step("state", there, copy) for copy, (_, there, _) in self.transfers.items()]
+        steps += [Step("load", there, copy) for copy, (there, _) in self.loads.items()]
         if not self.setting.eager:
             for number in self.restless:
                 if number not in self.busy:
-                    found.append(Step("begin", number))
-                found.append(Step("flush", number))
-            found += [Step("finish", number) for number in self.busy]
-            found += [Step("feed", number) for number in self.sites if self._feeds(number)]
+                    steps.append(Step("begin", number))
+                steps.append(Step("flush", number))
+            steps += [Step("finish", number) for number in self.busy]
+            steps += [Step("feed", number) for number in self.sites if self._feeds(number)]
         if self.leaderless:
-            found.append(Step("lead"))
+            steps.append(Step("lead"))
         else:
-            found += [Step("notice", number) for number, told in self.notices.items() if told]
-            found += [Step("detect", number) for number in self.dead]
-        return found
+            steps += [Step("notice", number) for number, notices in self.notices.items() if notices]
+            steps += [Step("detect", number) for number in self.dead]
+        return steps
 
     def perform(self, step: Step) -> None:
         """Perform a step or a fault.
@@ -299,7 +299,7 @@ class World:
         assert operator is not None
         units = flow.split(copy.stage, None if rows is None else operator.process(rows))
         state = operator.get_state()
-        expected.made(copy, batch, units, state)
+        expected.produced(copy, batch, units, state)
         if batch % self.setting.checkpoint_every == 0:
             self.checkpoints[copy.pair][batch] = state
         self.busy[at] = copy, batch, units
@@ -481,16 +481,16 @@ class World:
                 )
 
     def tale(self, lines: int = 40) -> str:
-        """What the sites did last, if stories are kept."""
-        told = self.stories or {}
-        return "\n".join(line for number in told for line in told[number][-lines:])
+        """The last lines of the sites' stories, if stories are kept."""
+        stories = self.stories or {}
+        return "\n".join(line for number in stories for line in stories[number][-lines:])
 
 
 class _Pickler(pickle.Pickler):
     constants: dict[int, str]
 
     def persistent_id(self, obj: object) -> str | None:
-        """What is the same in all states."""
+        """The name of an object that is the same in all states."""
         return self.constants.get(id(obj))
 
 
@@ -498,7 +498,7 @@ class _Unpickler(pickle.Unpickler):
     constants: dict[str, object]
 
     def persistent_load(self, pid: str) -> object:
-        """What is the same in all states."""
+        """The object of this name, the same in all states."""
         return self.constants[pid]
 
 
@@ -508,7 +508,7 @@ class Expected:
     | promise | checker |
     |---|---|
     | loss-free, dup-free, in the order of every branch, same rows from all copies | `taken` |
-    | copies agree: output and state are those of a sequential run | `made` |
+    | copies agree: output and state are those of a sequential run | `produced` |
     | each result leaves once, in order, also across losses and changes of the leader | `emitted` |
     | bounds: queues and held outputs | `Site.validate`, `Controller.validate` |
     | no deadlock, no leak, pairs whole, the dead ended | `World.finished` |
@@ -557,7 +557,7 @@ class Expected:
         if list(units) != (expected := self.inputs(copy.pair, batch)):
             raise ViolationError(f"{copy} took {units} in batch {batch}, due {expected}")
 
-    def made(self, copy: Copy, batch: int, units: Units, state: Any) -> None:
+    def produced(self, copy: Copy, batch: int, units: Units, state: Any) -> None:
         """A copy gives what the sequential run gives, and is in its state."""
         consumers = self.flow.downstream[copy.stage]
         if list(units) != [self.units[copy.pair, consumer][batch] for consumer in consumers]:

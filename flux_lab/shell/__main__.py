@@ -68,10 +68,10 @@ def _explore(names: Sequence[str], seconds: float | None, *, full: bool, listing
             print(f"{name:20} {CONFIGURATIONS[name]}")
             continue
         began = time.process_time()
-        found = explore(CONFIGURATIONS[name], full=full, seconds_max=seconds)
+        explored = explore(CONFIGURATIONS[name], full=full, seconds_max=seconds)
         spent = f"{time.process_time() - began:.1f} s of a processor"
-        print(f"{name:20} {found}, {spent}, {found.problem or 'no violation'}", flush=True)
-        if found.problem:
+        print(f"{name:20} {explored}, {spent}, {explored.problem or 'no violation'}", flush=True)
+        if explored.problem:
             return 1
     return 0
 
@@ -80,14 +80,14 @@ def _mistakes(only: str, seeds: int) -> int:
     """Print at which seed each mistake is found; 1 if one is not, and nothing says why."""
     missed = 0
     for mistake in (m for m in MISTAKES if only in m.name):
-        found = found_at(mistake, range(seeds))
-        if found is None:
+        notice = found_at(mistake, range(seeds))
+        if notice is None:
             why = HARMLESS.get(mistake.name, "")
             missed += not why
             print(f"not found in {seeds} runs: {mistake.name}: {why or 'UNEXPLAINED'}", flush=True)
         else:
-            where = f"{mistake.setting} {found[0]}"
-            print(f"{where:>12}: {mistake.name}: {found[1].splitlines()[0]}", flush=True)
+            where = f"{mistake.setting} {notice[0]}"
+            print(f"{where:>12}: {mistake.name}: {notice[1].splitlines()[0]}", flush=True)
     return 1 if missed else 0
 
 
@@ -95,10 +95,10 @@ def _mutations(count: int, seed: int, seeds: int) -> int:
     """Print at which seed each mutation is noticed; survivors are for people to judge."""
     survivors = 0
     for mutation in drawn(count, seed):
-        found = noticed(mutation, range(seeds))
-        survivors += found is None
-        where = "survives" if found is None else f"{found[0]:>12}"
-        why = "" if found is None else f": {found[1].splitlines()[0][:100]}"
+        notice = noticed(mutation, range(seeds))
+        survivors += notice is None
+        where = "survives" if notice is None else f"{notice[0]:>12}"
+        why = "" if notice is None else f": {notice[1].splitlines()[0][:100]}"
         print(f"{where}: {mutation}{why}", flush=True)
     print(f"{survivors} of {count} survive {seeds} runs")
     return 0

@@ -31,11 +31,11 @@ from flux_runtime.site.resume_ledger import ResumeLedger
 from flux_runtime.site.snapshot import restore, snapshot
 
 ID_BYTES = 16
-"""What the control log puts before every entry."""
+"""The length of what the control log puts before every entry."""
 
 
 def always(cluster: Cluster) -> None:
-    """What holds whenever nothing is just happening.
+    """Check what holds whenever nothing is just happening.
 
     Raises:
         ViolationError: it does not.
@@ -79,9 +79,9 @@ def recorded(cluster: Cluster, parallel_max: int) -> Ledger:
     )
     nodes = cluster.ensemble.state.nodes
     first = 0
-    kept = nodes.get("/blazes/flux/control/snapshot")
-    if kept is not None:
-        value = kept.data[ID_BYTES:]
+    znode = nodes.get("/blazes/flux/control/snapshot")
+    if znode is not None:
+        value = znode.data[ID_BYTES:]
         first = int.from_bytes(value[:8], "big")
         restore(ledger, value[8:])
     for path in sorted(nodes):
@@ -93,7 +93,7 @@ def recorded(cluster: Cluster, parallel_max: int) -> Ledger:
 
 
 def at_the_end(cluster: Cluster) -> None:
-    """What holds once everything has been read, all pairs are whole, and nothing strikes any more.
+    """Check what holds once all is read, all pairs are whole, and nothing strikes any more.
 
     Raises:
         ViolationError: it does not.
@@ -172,10 +172,10 @@ def _copies(cluster: Cluster, leader: Leader) -> None:
 
 
 def _kept(cluster: Cluster, pair: Pair, state: list[str]) -> None:
-    """What was kept of a pair after the last batch is this state."""
+    """Check that what was kept of a pair after the last batch is this state."""
     if cluster.kept is not None and (file := file_of(cluster.kept, pair)).exists():
-        kept = Restored(cluster.flow.operator(pair), file)
-        if _rows(kept.get_state()) != state:
+        operator = Restored(cluster.flow.operator(pair), file)
+        if _rows(operator.get_state()) != state:
             raise ViolationError(f"what was kept of {pair} is not its state")
 
 
@@ -184,8 +184,8 @@ def _rows(state: dict[str, Any]) -> list[str]:
     if "by_key" in state:
         return [*map(repr, state["by_key"]["keys"]), *_rows(state["inner"])]
     if "inner" in state:
-        kept = state["rows"]
-        return [*map(repr, [] if kept is None else kept.to_pylist()), *_rows(state["inner"])]
+        rows = state["rows"]
+        return [*map(repr, [] if rows is None else rows.to_pylist()), *_rows(state["inner"])]
     columns = [column for value in state.values() for column in _columns(value)]
     return sorted(map(repr, zip(*(column.tolist() for column in columns), strict=True)))
 

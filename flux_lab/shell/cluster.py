@@ -229,16 +229,16 @@ class Cluster:
         self.network = Network(kernel)
         self.ensemble = Ensemble(kernel, self.network.blocked_until)
         self.disk = Disk(kernel)
-        made = partial(running_example, plan.shape, slide=1, remembering=plan.remembering)
+        factory = partial(running_example, plan.shape, slide=1, remembering=plan.remembering)
         batches = events(plan.batches, plan.rows, keys=plan.keys, seed=seed)
-        due = reference(made(), batches, states=plan.first > 0)
+        due = reference(factory(), batches, states=plan.first > 0)
         self.before: Path | None = None
         if plan.first:
             self.before = Path(tempfile.mkdtemp(prefix="flux-lab-"))
             for pair in plan.shape.pairs():
                 write_state(self.before, pair, due.state(pair, plan.first - 1))
-            made = partial(begun, made, self.before)
-        self.flow = made()
+            factory = partial(begun, factory, self.before)
+        self.flow = factory()
         self.expected = {n: rows for n, rows in due.output if n >= plan.first}
         self.units = {
             (*pairs, batch): contents(rows)
@@ -249,7 +249,7 @@ class Cluster:
         self.input = [batch.select(names) for batch in batches[plan.first :]]
         common: dict[str, Any] = {
             "key": JobKey(bytes(32)),
-            "dataflow": made,
+            "dataflow": factory,
             "zookeeper": "simulated",
             "session_timeout_s": SESSION_S,
             "patience_s": PATIENCE_S,
@@ -302,12 +302,12 @@ class Cluster:
 
     @property
     def story(self) -> str:
-        """What has happened, for people."""
-        return "\n".join(f"{when:10.3f}  {what}" for when, what in self.history)
+        """Everything that has happened, for people."""
+        return "\n".join(f"{when:10.3f}  {text}" for when, text in self.history)
 
-    def note(self, what: str) -> None:
+    def note(self, text: str) -> None:
         """Note what has happened."""
-        self.history.append((self.kernel.now, what))
+        self.history.append((self.kernel.now, text))
 
     def start_controller(self, number: int) -> None:
         """Start a controller, or start it again."""
@@ -339,8 +339,8 @@ class Cluster:
 
         def main() -> None:
             async def host(loop: SimulatedLoop) -> None:
-                with finder(config) as found:
-                    worker = ObservedWorker(config, found, None, loop)  # type: ignore[arg-type]
+                with finder(config) as of_leader:
+                    worker = ObservedWorker(config, of_leader, None, loop)  # type: ignore[arg-type]
                     self.adapt(worker.host)
                     if worker.spilling is not None:
                         worker.spilling.clock = self.kernel.monotonic
@@ -545,7 +545,7 @@ class Cluster:
 
     @property
     def ledger(self) -> Ledger | None:
-        """What is known of the cluster."""
+        """The ledger of the leader that knows most."""
         return None if self.leader is None else self.leader.state.ledger
 
     def end(self) -> None:
@@ -590,9 +590,9 @@ class ObservedWorker(Worker):
                 raise ViolationError(f"site {self.host.me} has states of {gone} on disk")
 
 
-def begun(made: Callable[[], Dataflow], folder: Path) -> Dataflow:
+def begun(factory: Callable[[], Dataflow], folder: Path) -> Dataflow:
     """The dataflow whose operators begin with the states in a folder."""
-    dataflow = made()
+    dataflow = factory()
 
     def operator(pair: Pair) -> Operator:
         return Restored(dataflow.operator(pair), file_of(folder, pair))
@@ -655,7 +655,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
 
     finish = Replica.finish
 
-    def made(replica: Replica, units: Units, low: int) -> int:
+    def observed_finish(replica: Replica, units: Units, low: int) -> int:
         pair = replica.copy.pair
         for consumer, unit in zip(cluster.consumers(pair), units, strict=True):
             cluster.sent(pair, consumer, replica.done, unit)
@@ -683,7 +683,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (statistics.Phase, "ending", busy),
             (balance, "Worth", Unhesitating),
             (Multiplexer, "send", observed),
-            (Replica, "finish", made),
+            (Replica, "finish", observed_finish),
             (statistics, "_resident_bytes", lambda: MEMORY_BYTES),
             (controller, "Leader", ObservedLeader),
             (leader_state, "SNAPSHOT_EVENTS", plan.snapshot_events),

@@ -76,7 +76,7 @@ class Disk:
             self.files[path.path].entered = True
 
     def lose_power(self) -> None:
-        """What was not synced is there in part, or not at all."""
+        """Lose what was not synced, in part or altogether."""
         rng = self.kernel.rng
         for path, content in list(self.files.items()):
             loose = len(content.data) - content.safe
@@ -108,7 +108,7 @@ class File:
         self._disk.write(self._content, data)
 
     def fileno(self) -> int:
-        """What `Disk.sync` knows it by."""
+        """The number that `Disk.sync` knows it by."""
         number = FIRST_HANDLE + len(self._disk.handles)
         for known, content in self._disk.handles.items():
             if content is self._content:

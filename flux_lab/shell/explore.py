@@ -160,34 +160,34 @@ def explore(
         seconds_max, runs_max: give up (incomplete) after so much.
     """
     until = time.monotonic() + seconds_max if seconds_max else None
-    found = Explored(full=full)
+    explored = Explored(full=full)
     level: list[tuple[Choice, ...]] = [()]
     for _ in range(len(configuration.groups) + 1):
         longer: list[tuple[Choice, ...]] = []
         for choices in level:
-            if (until and time.monotonic() > until) or found.runs == runs_max:
-                found.complete = False
-                return found
-            run = _Run(configuration, choices, found)
-            found.problem = run.judged()
-            if found.problem:
-                return found
+            if (until and time.monotonic() > until) or explored.runs == runs_max:
+                explored.complete = False
+                return explored
+            run = _Run(configuration, choices, explored)
+            explored.problem = run.judged()
+            if explored.problem:
+                return explored
             longer += [(*choices, choice) for choice in run.next]
         level = longer
-    return found
+    return explored
 
 
 class _Run:
     """One job with these choices; it collects the choices that may come after the last of them."""
 
     def __init__(
-        self, configuration: Configuration, choices: tuple[Choice, ...], found: Explored
+        self, configuration: Configuration, choices: tuple[Choice, ...], explored: Explored
     ) -> None:
         self.kernel = Kernel(0)
         self.kernel.rng = Even(0)
         self.cluster = Cluster(self.kernel, configuration.plan(), 0, at_the_end)
         self.choices = choices
-        self.found = found
+        self.explored = explored
         self.left = list(configuration.groups)
         for choice in choices:
             self.left.remove(next(group for group in self.left if choice.kind in group))
@@ -196,14 +196,14 @@ class _Run:
         self._last: dict[tuple[str, Any], tuple[Process, tuple[int, ...]]] = {}
 
     def judged(self) -> str:
-        """What was wrong."""
-        found, cluster = self.found, self.cluster
+        """The problem, if any, and what came before it."""
+        explored, cluster = self.explored, self.cluster
         with simulated(cluster, NO_FAULTS) as faults:
             self.faults = faults
             self.kernel.look = self._look
             problem = outcome_of(cluster, faults)
-        found.runs += 1
-        found.events += self.kernel.events
+        explored.runs += 1
+        explored.events += self.kernel.events
         if not problem:
             return ""
         after = ", ".join(map(str, self.choices)) or "nothing"
@@ -227,11 +227,11 @@ class _Run:
                 self._offer(at, kind, number, process)
         if len(self.next) > before:
             code = self._code()
-            self.found.states.add(code)
+            self.explored.states.add(code)
             new = self.next[before:]
-            self.found.moments += len(new)
-            if not self.found.full:
-                known = self.found.tried.setdefault(code, set())
+            self.explored.moments += len(new)
+            if not self.explored.full:
+                known = self.explored.tried.setdefault(code, set())
                 self.next[before:] = [choice for choice in new if choice[1:] not in known]
                 known.update(choice[1:] for choice in new)
 
@@ -247,7 +247,7 @@ class _Run:
             self.next.append(Choice(at, kind, where))
 
     def _offer_link(self, at: int, timer: Timer) -> None:
-        """What is about to come may be held up, with all that follows it there."""
+        """Offer to hold up what is about to come, with all that follows it there."""
         end = getattr(timer.function, "__self__", None)
         link = None
         if timer.function == getattr(end, "_deliver", None) and isinstance(end, Endpoint):
@@ -267,42 +267,42 @@ class _Run:
         STRIKE[choice.kind](self.faults)
 
     def _code(self) -> bytes:
-        """What leaders, sites, clients, record and links say of themselves, as a number."""
+        """A number for what leaders, sites, clients, record and links say of themselves."""
         cluster = self.cluster
-        said: list[Any] = [vars(cluster.outcome), tuple(self.left)]
+        facts: list[Any] = [vars(cluster.outcome), tuple(self.left)]
         for leader in cluster.leaders:
             process = cluster.leader_process[leader]
             if process.alive and not leader.ended.done():
                 state = leader.state
-                said.append(("leader", state.ledger.leaders, state.ledger.events))
-                said.append((state.leading, state.began, len(state.pending), state.committed))
-                said.append((sorted(state.attached), sorted(state.leaving), leader.fed))
+                facts.append(("leader", state.ledger.leaders, state.ledger.events))
+                facts.append((state.leading, state.began, len(state.pending), state.committed))
+                facts.append((sorted(state.attached), sorted(state.leaving), leader.fed))
         for number, process in cluster.sites.items():
             worker = cluster.workers.get(process)
-            said.append(("site", number, process.alive, worker is None))
+            facts.append(("site", number, process.alive, worker is None))
             if worker is not None:
                 site = worker.state
-                said.append((site.number, site.epoch, site.position, site.laid_out, site.told))
-                said.append((sorted(site.links), sorted(site.broken), len(site.notices)))
+                facts.append((site.number, site.epoch, site.position, site.laid_out, site.told))
+                facts.append((sorted(site.links), sorted(site.broken), len(site.notices)))
                 if isinstance(worker.host, Host):
-                    said += [(node, *_positions(its)) for node, its in worker.host.segments()]
+                    facts += [(node, *_positions(its)) for node, its in worker.host.segments()]
                 elif isinstance(worker.host, ResumeHost):
-                    said += [_reached(replica) for replica in worker.host.nodes.values()]
+                    facts += [_reached(replica) for replica in worker.host.nodes.values()]
         tree = cluster.ensemble
-        said.append([(path, len(znode.data)) for path, znode in sorted(tree.state.nodes.items())])
-        said.append(
+        facts.append([(path, len(znode.data)) for path, znode in sorted(tree.state.nodes.items())])
+        facts.append(
             sorted((c.kazoo.process.name, len(c.requests), c.unanswered) for c in tree.connections)
         )
-        said.append({path: len(content.data) for path, content in cluster.disk.files.items()})
-        said.append([server.applied - len(tree.decided) for server in tree.servers])
-        said.append(
+        facts.append({path: len(content.data) for path, content in cluster.disk.files.items()})
+        facts.append([server.applied - len(tree.decided) for server in tree.servers])
+        facts.append(
             sorted(
                 (end.process.name, end.peer.process.name, end.under_way)
                 for end in cluster.network.connections
                 if end.under_way
             )
         )
-        return blake2b(repr(said).encode(), digest_size=16).digest()
+        return blake2b(repr(facts).encode(), digest_size=16).digest()
 
 
 def _reached(replica: Replica) -> tuple[Any, ...]:

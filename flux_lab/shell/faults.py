@@ -216,8 +216,8 @@ class Faults:
                 return leader, process
         return None
 
-    def _note(self, what: str) -> bool:
-        self.cluster.note(what)
+    def _note(self, text: str) -> bool:
+        self.cluster.note(text)
         return True
 
     # ---- sites
@@ -336,7 +336,7 @@ class Faults:
         return bool(sessions) and self._note(f"the session of the leader {of[1].name} has ended")
 
     def lose_answers(self) -> bool:
-        """What the leader has asked ZooKeeper is carried out, and it does not hear so."""
+        """Carry out what the leader has asked ZooKeeper, without it hearing so."""
         if (of := self.leader()) is None:
             return False
         self.cluster.ensemble.lose_answers(of[1])

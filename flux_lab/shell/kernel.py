@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 import greenlet
 
 EPOCH_S: Final = 1_000.0
-"""What `time.monotonic` starts at; a clock that starts at zero hides what takes zero for never."""
+"""The start of `time.monotonic`; a clock that starts at zero hides what takes zero for never."""
 EVENTS_MAX: Final = 2_000_000
 """A run that takes more events than this is taken for a livelock."""
 
@@ -424,4 +424,4 @@ threading: Final = SimpleNamespace(
     Condition=Condition,
     current_thread=_current_thread,
 )
-"""What simulated code sees in place of the module."""
+"""The module that simulated code sees in place of the real one."""

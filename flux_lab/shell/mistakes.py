@@ -478,8 +478,8 @@ MISTAKES: Final = (
     Mistake(
         "what parts lack is sent to a site that has none of them",
         Host,
-        "whole",
-        "machine.whole(state)",
+        "full_state",
+        "machine.full_state(state)",
         "state",
         "large states, papers",
     ),
@@ -700,20 +700,20 @@ HARMLESS: Final = {
 
 def compiled(text: str, original: Any, name: str) -> Any:
     """A function of this text, with the globals of another one that it stands in for."""
-    made: dict[str, Any] = {}
+    namespace: dict[str, Any] = {}
     code = compile(text, f"<{name}>", "exec", __future__.annotations.compiler_flag)
-    exec(code, original.__globals__, made)
-    return made[original.__name__]
+    exec(code, original.__globals__, namespace)
+    return namespace[original.__name__]
 
 
 @contextmanager
-def standing_in(owner: Any, name: str, made: Any) -> Iterator[None]:
+def standing_in(owner: Any, name: str, replacement: Any) -> Iterator[None]:
     """Another function in place of one, also for the modules that import it by its name."""
     original = getattr(owner, name)
     importing = [m for m in sys.modules.values() if vars(m).get(name) is original]
     with ExitStack() as stack:
         for holder in {owner, *importing}:
-            stack.enter_context(patch.object(holder, name, made))
+            stack.enter_context(patch.object(holder, name, replacement))
         yield
 
 
@@ -729,8 +729,8 @@ def planted(mistake: Mistake) -> Iterator[None]:
     old = mistake.old
     if text.count(old) != 1:
         raise ValueError(f"{mistake.name}: {old!r} occurs {text.count(old)} times in {original}")
-    made = compiled(text.replace(old, mistake.new), original, mistake.name)
-    with standing_in(mistake.owner, mistake.function, made):
+    replacement = compiled(text.replace(old, mistake.new), original, mistake.name)
+    with standing_in(mistake.owner, mistake.function, replacement):
         yield
 
 

@@ -122,8 +122,8 @@ class _Mutator(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         """Take one of an attribute or an item out; without a local name nothing would run."""
-        kept = any(isinstance(target, ast.Name | ast.Tuple) for target in node.targets)
-        return self.generic_visit(node) if kept else self._statement(node)
+        local_name = any(isinstance(target, ast.Name | ast.Tuple) for target in node.targets)
+        return self.generic_visit(node) if local_name else self._statement(node)
 
 
 def _mutated(owner: type, function: str, place: int) -> tuple[ast.Module, _Mutator]:
@@ -155,13 +155,13 @@ def mutated(mutation: Mutation) -> Iterator[None]:
     """The product with this mutation."""
     original: Any = getattr(mutation.owner, mutation.function)
     tree, _ = _mutated(mutation.owner, mutation.function, mutation.place)
-    made = compiled(ast.unparse(tree), original, str(mutation))
-    with standing_in(mutation.owner, mutation.function, made):
+    replacement = compiled(ast.unparse(tree), original, str(mutation))
+    with standing_in(mutation.owner, mutation.function, replacement):
         yield
 
 
 def noticed(mutation: Mutation, seeds: range) -> tuple[str, str] | None:
-    """What notices first, unit tests or a seed in some setting, and what it says."""
+    """The first to notice, unit tests or a seed in some setting, and what it says."""
     with mutated(mutation):
         if failed := _failed_test():
             return "tests", failed

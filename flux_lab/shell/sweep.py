@@ -47,7 +47,7 @@ class Setting:
     plan: Mapping[str, Any] = field(default_factory=dict)
 
     def of(self, plan: Plan, fault_plan: FaultPlan) -> tuple[Plan, FaultPlan]:
-        """What has been drawn, moved into this region."""
+        """The drawn plans, moved into this region."""
         kinds = fault_plan.kinds if self.kinds is None else dict(self.kinds)
         return replace(plan, **self.plan), replace(fault_plan, kinds=kinds, **self.faults)
 

@@ -27,7 +27,7 @@ SERVERS: Final = 3
 LAG_S: Final = 0.003
 LONG_LAG_S: Final = 0.3
 MACHINE: Final = "zookeeper"
-"""What the network calls the machines of the ensemble, seen from a process."""
+"""The network's name for the machines of the ensemble, seen from a process."""
 
 
 class Stat(NamedTuple):
@@ -149,7 +149,7 @@ class Ensemble:
                 connection.go_on()
 
     def lookup(self, path: str) -> Znode:
-        """What is decided.
+        """The znode as decided.
 
         Raises:
             NoNodeError: there is no such znode.
@@ -291,7 +291,7 @@ class Ensemble:
                 connection.drop()
 
     def lose_answers(self, process: Process) -> None:
-        """What a process has asked is carried out; its connection breaks before it hears so."""
+        """Carry out what a process has asked; its connection breaks before it hears so."""
         for connection in list(self.connections):
             if connection.kazoo.process is process:
                 while connection.requests:
@@ -336,7 +336,7 @@ class Connection:
 
     @property
     def tree(self) -> Tree:
-        """What its server has applied."""
+        """The tree as its server has applied it."""
         return self.ensemble.servers[self.server]
 
     def send(self, request: Callable[[Connection], tuple[int, Callable[[], None]]]) -> None:
@@ -370,22 +370,22 @@ class Connection:
             self.answer(answer)
             self.unanswered -= 1
 
-    def answer(self, what: Callable[[], None]) -> None:
+    def answer(self, delivery: Callable[[], None]) -> None:
         """Something goes to the client, behind all that went before."""
         kernel = self.ensemble.kernel
         when = kernel.now + kernel.rng.random() * LAG_S
         when = max(when, self._answered, self.ensemble.blocked(MACHINE, self.kazoo.process.machine))
         self._answered = when
-        kernel.at(when, self._come, what)
+        kernel.at(when, self._come, delivery)
 
-    def _come(self, what: Callable[[], None]) -> None:
+    def _come(self, delivery: Callable[[], None]) -> None:
         blocked = self.ensemble.blocked(MACHINE, self.kazoo.process.machine)
         if blocked > self.ensemble.kernel.now:
             self._answered = max(self._answered, blocked)
-            self.ensemble.kernel.at(blocked, self._come, what)
+            self.ensemble.kernel.at(blocked, self._come, delivery)
         elif self.open:
             self.kazoo.process.received += 1
-            what()
+            delivery()
 
     def drop(self) -> None:
         """It is broken; the client finds out soon."""

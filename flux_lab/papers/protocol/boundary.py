@@ -68,9 +68,9 @@ class Boundary:
             kind = Consumer.EGRESS if shape.outside(node.stage) else kind
             self.consumer = ConsumerSide(shape, kind, node)
         if node.stage < len(shape.widths):
-            made = Producer.S if last else Producer.F
-            made = Producer.INGRESS if shape.outside(node.stage) else made
-            self.producer = ProducerSide(shape, made, node)
+            producer_kind = Producer.S if last else Producer.F
+            producer_kind = Producer.INGRESS if shape.outside(node.stage) else producer_kind
+            self.producer = ProducerSide(shape, producer_kind, node)
 
     def clone(self) -> Boundary:
         """An independent copy, without the story."""
@@ -101,8 +101,8 @@ class Boundary:
 
     def _end(self, peer: Node) -> tuple[bool, int, int]:
         """Whether the link from a neighbour is upstream, the number of its pair, its label."""
-        found = self.ends.get(peer)
-        if found is None:
+        end = self.ends.get(peer)
+        if end is None:
             upstream = self.consumer is not None and peer.stage == self.node.stage - 1
             if not upstream and (self.producer is None or peer.stage != self.node.stage + 1):
                 raise ProtocolError(f"{self.node} has no link to {peer}")
@@ -113,8 +113,8 @@ class Boundary:
             else:
                 d = int(peer.copy != self.node.copy)
             number = 0 if self.shape.outside(peer.stage) else peer.part
-            found = self.ends[peer] = (upstream, number, d)
-        return found
+            end = self.ends[peer] = (upstream, number, d)
+        return end
 
     def label(self, peer: Node) -> int:
         """The label of a copy of a neighbouring pair, as this node sees it."""

@@ -159,13 +159,13 @@ class Buffer:
 
     def _between(self, after: int, to: int) -> list[int]:
         """Numbers of the entries above `after`, up to `to`; production order is their order."""
-        found = []
+        numbers = []
         for held in self.entries:
             if held > to:
                 break
             if held > after:
-                found.append(held)
-        return found
+                numbers.append(held)
+        return numbers
 
     def _mark(self, sn: int, mark: int, evict: int) -> None:
         entry = self.entries[sn]

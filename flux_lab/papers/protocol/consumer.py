@@ -22,13 +22,13 @@ from flux_runtime.protocol.vocabulary import END, PRIM, RECV, THE_INGRESS, Node,
 def next_batch(inlets: Sequence[Inlet], *, ordered: bool) -> int | None:
     """The batch that can be released now, if any."""
     lowest: int | None = None
-    told = END
+    mark = END
     for inlet in inlets:
         if not inlet.queue:
-            told = min(told, inlet.mark)
+            mark = min(mark, inlet.mark)
         elif lowest is None or inlet.queue[0].batch < lowest:
             lowest = inlet.queue[0].batch
-    if ordered and lowest is not None and told < lowest:
+    if ordered and lowest is not None and mark < lowest:
         return None
     return lowest
 

@@ -375,16 +375,16 @@ class Controller:
 
     def _neighbours(self, pair: Pair) -> frozenset[Node]:
         """CT-6: who must have folded in: the live copies next to the pair."""
-        found = set()
+        neighbours = set()
         for near in (*self.shape.upstream(pair.stage), *self.shape.downstream(pair.stage)):
             if self.shape.outside(near.stage):
-                found.add(THE_INGRESS if near.stage < 0 else self.shape.egress)
+                neighbours.add(THE_INGRESS if near.stage < 0 else self.shape.egress)
                 continue
             for c in () if self.shape.cluster_pairs else LABELS:
                 copy = self.pairs[near].copies[c]
                 if copy is not None and copy.status is ACTIVE:
-                    found.add(Node(*near, c, copy.life))
-        return frozenset(found)
+                    neighbours.add(Node(*near, c, copy.life))
+        return frozenset(neighbours)
 
 
 def end_set(controller: Controller, c: int) -> list[Order]:

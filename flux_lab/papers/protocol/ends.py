@@ -157,7 +157,7 @@ class Egress(End):
 
     def acknowledged(self, emit: Emit) -> None:
         """NC-7: the destination has the output; forget it."""
-        self.unacked = tuple(kept for kept in self.unacked if kept != emit)
+        self.unacked = tuple(output for output in self.unacked if output != emit)
 
     def again(self) -> list[Instruction]:
         """NC-7: the destination has come back; what it did not acknowledge, in the same order."""

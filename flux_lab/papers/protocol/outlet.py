@@ -134,7 +134,7 @@ class Outlet(Neighbour):
             *self.status,
             *self.conn,
             *self.ver,
-            *(told if use else NOTHING for told, use in zip(self.told, sends, strict=True)),
+            *(progress if use else NOTHING for progress, use in zip(self.told, sends, strict=True)),
         )
 
     def __str__(self) -> str:

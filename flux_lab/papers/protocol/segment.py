@@ -248,14 +248,14 @@ class Segment:
             return None
         return self.back.next() if self.back.waiting else self._merged()
 
-    def produced(self, batch: int, made: Rows) -> None:
+    def produced(self, batch: int, output: Rows) -> None:
         """NC-1: the operator has made these rows of the batch; they go to their partitions."""
         dataflow, producer = self.dataflow, self.producer
         if dataflow.units is None:
-            parts = dataflow.split(self.node.stage + 1, made, len(producer.outlets))
+            parts = dataflow.split(self.node.stage + 1, output, len(producer.outlets))
             producer.offer(batch, parts)
         else:
-            for key, rows in dataflow.units(made).items():
+            for key, rows in dataflow.units(output).items():
                 producer.offer(key, {0: rows})
         if self.boundary.story is not None:
             self.boundary.did("work", f"batch {batch}")
@@ -409,7 +409,7 @@ class Segment:
         )
         return self.back.state_size() + self.back.waiting_size() + held + queued
 
-    def whole(self, state: SegmentState) -> SegmentState | None:
+    def full_state(self, state: SegmentState) -> SegmentState | None:
         """The state that is to move, for a standby that has no parts of it; None: given up."""
         if self.in_parts != state.version:
             return state
