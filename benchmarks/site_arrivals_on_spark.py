@@ -226,11 +226,11 @@ class Arriving:
                 order = order[size:]
         rng.shuffle(arrivals)
         component = Component(name="C", buckets=1, gate=(), plan=plan)
-        operator, found = component.made(None), Counter[str]()
+        operator, found = component.instance(None), Counter[str]()
         for n, (place, rows) in enumerate(arrivals):
             if rng.random() < 0.2:
                 state = unpack(pack(operator.get_state()))
-                operator = component.made(None)
+                operator = component.instance(None)
                 operator.install_state(state)
             made = operator.process(number(tagged(rows, place), n))
             found += bag(results_of(made).select([name for name, _ in plan.output]))
@@ -261,7 +261,7 @@ class Arriving:
         assert keeping.times
         gives = Gives.DISTINCT if as_set else Gives.NEW
         plan = self.plan(keeping, frames, self.spark.sql(sql).schema, gives)
-        operator = Component(name="C", buckets=1, gate=(), plan=plan).made(None)
+        operator = Component(name="C", buckets=1, gate=(), plan=plan).instance(None)
         admitted: dict[str, list[Any]] = {name: [] for name in ddl}
         latest: dict[str, datetime.datetime | None] = {}
         due, mine = Counter[str](), Counter[str]()
@@ -282,7 +282,7 @@ class Arriving:
             mine += bag(results_of(made).select([name for name, _ in plan.output]))
             if rng.random() < 0.2:
                 state = unpack(pack(operator.get_state()))
-                operator = Component(name="C", buckets=1, gate=(), plan=plan).made(None)
+                operator = Component(name="C", buckets=1, gate=(), plan=plan).instance(None)
                 operator.install_state(state)
         self.compare(f"late of {sql}", +due, -due)
         for name, rows in admitted.items():
@@ -321,7 +321,7 @@ class Arriving:
         output = self.spark.sql(sql).schema
         plan = self.plan(keeping, {"a": frames[0]}, output, Gives.CHANGES)
         component = Component(name="C", buckets=1, gate=(), plan=plan)
-        operator = component.made(None)
+        operator = component.instance(None)
         latest: datetime.datetime | None = None
         with _Stream(self.spark, sql, frames[0].schema, "update" if update else "append") as stream:
             for n, frame in enumerate(frames):
@@ -340,7 +340,7 @@ class Arriving:
                 times = [at for _, _, at in batches[n] if at is not None]
                 latest = max([*times, *([latest] if latest else [])], default=None)
                 state = unpack(pack(operator.get_state()))
-                operator = component.made(None)
+                operator = component.instance(None)
                 operator.install_state(state)
         self.report.queries += 1
 

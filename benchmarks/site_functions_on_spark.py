@@ -126,7 +126,7 @@ def prove(prover: Any, rows: Any, functions: int) -> None:
             schemas=_Parsed(),
         )
         stage = Component(name="F", buckets=1, gate=None, function=plan, output=plan.output)
-        made = stage.made(None).process(number(tagged(rows, 0), 0))
+        made = stage.instance(None).process(number(tagged(rows, 0), 0))
         reasons = {letter["record"]["i"]: letter["why"] for letter in letters_of(made)}
         refused = list(reasons)
         prover.report.queries += 1

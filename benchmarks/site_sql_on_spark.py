@@ -266,7 +266,7 @@ class Prover:
             output=output,
             gives=Gives.RECORDS if case.kind == "" else Gives.CHANGES,
         )
-        operator = Component(name="C", buckets=1, gate=(), plan=plan).made(None)
+        operator = Component(name="C", buckets=1, gate=(), plan=plan).instance(None)
         try:
             made = operator.process(number(tagged(rows, 0), 0))
         except Exception as error:
@@ -384,7 +384,7 @@ class Prover:
         plan = QueryPlan(
             sql=site_sql(query.text), inputs=inputs, output=output, gives=Gives.CHANGES
         )
-        operator = Component(name="C", buckets=1, gate=(), plan=plan).made(None)
+        operator = Component(name="C", buckets=1, gate=(), plan=plan).instance(None)
         made = None
         for place, (name, frame) in enumerate(frames.items()):
             batches = frame.toArrow().combine_chunks().to_batches()

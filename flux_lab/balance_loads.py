@@ -232,7 +232,7 @@ def run(plan: Scenario, seed: int, *, worth: Callable[[], Worth] = Worth) -> Out
         for move in moves:
             pair = pair_of(move.part)
             outcome.moves.append((stage.now, policy.round, pair, move.donor, move.receiver))
-        policy.made(moves, took_s, pair_of)
+        policy.note_moves(moves, took_s, pair_of)
 
     collection = CollectionTime(THRESHOLDS, delta_max=30.0)
     balancer = Balancer(stage, THRESHOLDS, policy=policy, collection=collection, moved=moved)

@@ -66,7 +66,8 @@ def _of_output(
             message = f"{name} {claim} is written to copy {copies}, which its code does not show"
             yield Diagnostic(CODES["BLZ084"], message, claim.position)
         if more_than_shown(claim, shown, dependencies.of(component, claim)):
-            message = f"{name} {claim} is written {said(claim)}, and its code gives {said(shown)}"
+            written, given = annotation_text(claim), annotation_text(shown)
+            message = f"{name} {claim} is written {written}, and its code gives {given}"
             why = "; ".join(
                 f"{reason.text} ({reason.position})" if reason.position else reason.text
                 for reason in shown.derived or ()
@@ -92,7 +93,7 @@ def _of_lineage(claim: Path, shown: Path, output: Output) -> str:
     return ", ".join(f"`{source}` as `{target}`" for target, source in sorted(missing))
 
 
-def said(path: Path) -> str:
+def annotation_text(path: Path) -> str:
     """The annotation of the path, on one line."""
     order = " within: sequence" if path.within is Within.SEQUENCE else ""
     chance = " nondeterministic" if path.nondeterministic is not None else ""

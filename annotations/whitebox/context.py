@@ -64,10 +64,10 @@ NOBODY: Final = frozenset[int]()
 
 def keep(facts: Facts, construct: str, text: str, position: Position | None) -> Facts:
     """The facts where an operator keeps the records it has seen."""
-    if not facts.kept:
+    if not facts.retained:
         return facts
     evidence = Evidence(construct, text, position)
-    return replace(facts, stores=unique((*facts.stores, (facts.kept, evidence))))
+    return replace(facts, stores=unique((*facts.stores, (facts.retained, evidence))))
 
 
 def effect(
@@ -96,7 +96,7 @@ def effect(
     if gate is not None:
         gate = (*gate, *facts.pinned)
         if facts.asked:
-            gate = [copies for copies in gate if any(o in facts.kept for o, _ in copies)]
+            gate = [copies for copies in gate if any(o in facts.retained for o, _ in copies)]
     return Effect(
         construct,
         text,

@@ -102,7 +102,7 @@ class Facts:
     notes: tuple[Evidence, ...] = ()
 
     @property
-    def kept(self) -> frozenset[int]:
+    def retained(self) -> frozenset[int]:
         """Live occurrences whose records may be kept."""
         return self.live - self.asked
 

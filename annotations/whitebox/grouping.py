@@ -114,7 +114,7 @@ class _Grouping:
         if not asked or self._whole():
             return
         if not self.inner.mixed and self.context.determines(self.classes, asked):
-            self.single = not self.inner.kept
+            self.single = not self.inner.retained
             return
         text = f"requests are put together by {self.by}, whichever came in time"
         self.facts = sensitive(

@@ -92,7 +92,7 @@ def render(plan: Plan, warnings: Sequence[Diagnostic], arguments: argparse.Names
             text = format == "text"
             if text:
                 options.warn(warnings)
-            extent = EXTENTS[format].whole if arguments.all else EXTENTS[format]
+            extent = EXTENTS[format].unlimited if arguments.all else EXTENTS[format]
             document = analysis_document(
                 plan, warnings=warnings, list_warnings=not text, extent=extent
             )

@@ -175,7 +175,9 @@ def _derived(code: Code, component: Component) -> Iterator[dict[str, Any]]:
         }
         for path in output.paths():
             claim = written.get(path.source)
-            differs = claim is not None and claims.said(claim) != claims.said(path)
+            differs = claim is not None and claims.annotation_text(claim) != claims.annotation_text(
+                path
+            )
             more = claim is not None and claims.more_than_shown(
                 claim, path, dependencies.of(component, claim)
             )

@@ -47,7 +47,7 @@ def _run(arguments: argparse.Namespace) -> int:
         from blazes.report.document import EXTENTS, plan_document
 
         options.warn(warnings)
-        extent = EXTENTS["text"].whole if arguments.all else EXTENTS["text"]
+        extent = EXTENTS["text"].unlimited if arguments.all else EXTENTS["text"]
         text = options.rendered(plan_document(plan, warnings=warnings, extent=extent), arguments)
     options.write(arguments, text)
     return options.status(plan, warnings, strict=arguments.strict)

@@ -58,7 +58,7 @@ class Extent:
     """There is a place for a drawing."""
 
     @property
-    def whole(self) -> Extent:
+    def unlimited(self) -> Extent:
         """The same without limits."""
         return Extent(sys.maxsize, sys.maxsize, sys.maxsize, self.drawn)
 
@@ -158,7 +158,7 @@ def component_document(plan: Plan, component: str) -> b.Document:
         title = f"{path.source} → {path.target}  {path.annotation}"
         blocks += [b.Heading(title, str(path.position or "")), b.Entries(tuple(aspects), "aspects")]
     mine = [_derived(derived) for derived in derived_paths(index) if derived.component == component]
-    blocks += _entries("Derived from the code", mine, EXTENTS["text"].whole, "below")
+    blocks += _entries("Derived from the code", mine, EXTENTS["text"].unlimited, "below")
     if not index.entries.get(component):
         sentence = "All of its paths are confluent: it is never coordinated."
         blocks.append(b.paragraph(sentence, form="aside"))

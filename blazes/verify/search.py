@@ -147,7 +147,7 @@ class Search:
     def _count(self, case: Case, first: Result, second: Result) -> None:
         failed = next((result for result in (first, second) if isinstance(result, Failure)), None)
         productive = any(isinstance(result, Outcome) and result.rows for result in (first, second))
-        self.generator.learn(case.items, ran=failed is None, told=productive)
+        self.generator.learn(case.items, ran=failed is None, productive=productive)
         if failed is not None:
             self.failed = failed.message
         else:

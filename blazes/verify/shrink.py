@@ -50,7 +50,7 @@ def shrunk(
 
 def lawful(case: Case, generator: values.Generator) -> bool:
     """Whether the records keep the dependencies, and requests come once."""
-    return values.kept(case.items, generator.operator, generator.fds) == list(case.items)
+    return values.consistent(case.items, generator.operator, generator.fds) == list(case.items)
 
 
 def fewer_records(case: Case) -> Iterator[Case]:

@@ -216,7 +216,7 @@ class Generator:
         else:
             items = self._generated(rng, count, frozenset(alike), self._deciding(apart))
         fixed = self._fix(items, frozenset(alike))
-        return kept(fixed, self.operator, self.fds)
+        return consistent(fixed, self.operator, self.fds)
 
     def _deciding(self, name: str | None) -> frozenset[str]:
         """The attributes that have to differ between records for this one to differ."""
@@ -302,9 +302,9 @@ class Generator:
                 seen.update((row[at], None) for row in rows if row[at] is not None)
         return tuple(list(seen)[:SEEN_MAX])
 
-    def learn(self, items: Sequence[Item], *, ran: bool, told: bool) -> None:
+    def learn(self, items: Sequence[Item], *, ran: bool, productive: bool) -> None:
         """Remember whether the code ran on these records or failed, and put something out."""
-        if told and len(self._telling) < TELLING_MAX:
+        if productive and len(self._telling) < TELLING_MAX:
             self._telling.append(items)
         for item in items:
             for name, value in zip(self.operator.schemas[item.interface], item.row, strict=True):
@@ -348,7 +348,7 @@ class Generator:
         return fixed
 
 
-def kept(
+def consistent(
     items: Iterable[Item], operator: Operator, fds: Sequence[FunctionalDependency]
 ) -> list[Item]:
     """The records that keep the dependencies; requests once each.

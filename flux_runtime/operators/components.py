@@ -86,9 +86,9 @@ class Component:
 
             initialized(self.processor)
         else:
-            self.made(None)
+            self.instance(None)
 
-    def made(self, replica: int | None) -> Operator:
+    def instance(self, replica: int | None) -> Operator:
         """The operator of one partition, in its initial state."""
         if self.plan is not None:
             inner: Undoable = Query(self.plan, replica=replica)
@@ -158,7 +158,7 @@ class Components:
     def operator(self, pair: Pair) -> Operator:
         """The operator of a partition."""
         stage = self.stages[pair.stage]
-        operator = stage.made(None if self.replicas == 1 else pair.part // stage.buckets + 1)
+        operator = stage.instance(None if self.replicas == 1 else pair.part // stage.buckets + 1)
         if self.begin_with is None:
             return operator
         return Restored(operator, file_of(self.begin_with, pair))

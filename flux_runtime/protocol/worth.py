@@ -147,7 +147,7 @@ class Worth:
         self.lost_s += (1 - even / pace) * max(site.covered_s for site in sites)
         return worth[: int(self.lost_s / max(self.move_s, MOVE_S))]
 
-    def made(self, moves: Sequence[PlannedMove], took_s: float, unit: Unit) -> None:
+    def note_moves(self, moves: Sequence[PlannedMove], took_s: float, unit: Unit) -> None:
         """Moves have been carried out, one beside the other."""
         if moves:
             self.lost_s = max(0.0, self.lost_s - len(moves) * max(self.move_s, MOVE_S))

@@ -122,7 +122,7 @@ class Rounds:
             thresholds,
             policy=self._plan,
             collection=CollectionTime(thresholds, delta_max=balance.delta_max_s),
-            moved=lambda moves, took_s: self.worth.made(moves, took_s, pair_of),
+            moved=lambda moves, took_s: self.worth.note_moves(moves, took_s, pair_of),
         )
 
     def tick(self) -> None:

@@ -68,7 +68,7 @@ class Config:
         if (self.zookeeper is None) == (self.controller is None):
             raise ValueError("either `zookeeper` or the address of the `controller` has to be set")
 
-    def made(self) -> Dataflow:
+    def load_dataflow(self) -> Dataflow:
         """The dataflow, with the collector."""
         return collected(load(self.dataflow), held_max_bytes=self.held_max_bytes)
 

@@ -90,7 +90,7 @@ def ledger_of(config: ControllerConfig) -> Ledger:
     balance = config.balancing
     most = 1 if balance is None else balance.moves_max
     return config.hosting.ledger(
-        config.made(), wanted=config.sites, first=config.first, parallel_max=most
+        config.load_dataflow(), wanted=config.sites, first=config.first, parallel_max=most
     )
 
 

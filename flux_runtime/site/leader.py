@@ -64,7 +64,7 @@ class Leader(Shell):
         remove: Callable[[str], None] = lambda _: None,
         members: Callable[[], frozenset[str] | None] = lambda: None,
     ) -> None:
-        super().__init__(config, config.hosting.host(config.made(), LEADER))
+        super().__init__(config, config.hosting.host(config.load_dataflow(), LEADER))
         self.config: ControllerConfig = config
         self.state = LeaderState(
             ledger,

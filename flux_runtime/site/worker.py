@@ -141,7 +141,9 @@ class Worker(Shell):
         if spill is not None:
             limit = UNLIMITED if spill.disk_bytes is None else spill.disk_bytes
             storage = SiteStorage(spill.folder, max_bytes=limit)
-        dataflow = config.made() if storage is not None else together(config.made())
+        dataflow = (
+            config.load_dataflow() if storage is not None else together(config.load_dataflow())
+        )
         host = config.hosting.host(dataflow, LEADER - 1, storage)
         super().__init__(config, host)
         self.config: SiteConfig = config

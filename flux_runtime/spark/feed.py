@@ -95,7 +95,7 @@ class Origin(Protocol):
                 cannot be read again by `whole`.
         """
 
-    def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
+    def of_files(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
         """The records and punctuations of some of its files, in an envelope, with all columns.
 
         None where the stream has all columns anyway.

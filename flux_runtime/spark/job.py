@@ -72,7 +72,7 @@ class Loop:
             {PRODUCER: sf.lit(None).cast("string"), COUNT: sf.lit(DATA).cast("bigint")}
         )
 
-    def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
+    def of_files(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
         """See `flux_runtime.spark.feed`."""
         return None
 

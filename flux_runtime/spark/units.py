@@ -101,7 +101,7 @@ class Unit:
         columns_read = [column(name) for name in schema.fieldNames() if name in wanted]
         return reader.parquet(self.channel.uri()).select(columns_read)
 
-    def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
+    def of_files(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
         """See `flux_runtime.spark.feed`."""
         return session.read.schema(in_channel(self.schema(session))).parquet(*files)
 

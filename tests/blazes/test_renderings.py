@@ -218,7 +218,7 @@ def test_a_large_dataflow_is_summarised() -> None:
     assert "50 more components to coordinate" in report
     assert "--all" in report
     assert len(report.splitlines()) < 500
-    everything = terminal.text(analysis_document(large, extent=EXTENTS["text"].whole))
+    everything = terminal.text(analysis_document(large, extent=EXTENTS["text"].unlimited))
     assert "C59 needs an order" in everything
 
 

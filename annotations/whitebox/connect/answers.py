@@ -135,7 +135,7 @@ class Answers:
         return response(**ids, **parts)
 
     def keep(self, value: Any) -> bytes:
-        """What stands for a function with its type, or for another object, in a plan."""
+        """The key that stands for a function with its type, or for another object, in a plan."""
         function = value[0] if isinstance(value, tuple) else value
         for key, known in self.objects.items():
             if known is function:
@@ -146,7 +146,7 @@ class Answers:
         return key
 
     def taken(self) -> list[Started]:
-        """What was started since the last call."""
+        """The writes that were started since the last call."""
         started = [*self.started]
         self.started.clear()
         return started
@@ -322,7 +322,7 @@ class Answers:
             relation = pb.Relation()
             relation.local_relation.schema = "struct<>"
         elif (not _QUERY.match(text) or (self.views and _OPEN_TABLE.search(text))) and any(
-            made in text for made in outside.MADE
+            name in text for name in outside.MADE
         ):
             relation = self._of_views(f"the query `{text.strip()[:60]}` is not known here")
         elif not _QUERY.match(text):
@@ -334,7 +334,7 @@ class Answers:
         return [{"sql_command_result": result}]
 
     def _written(self, match: re.Match[str], *, merge: bool) -> None:
-        """What `MERGE INTO` and `INSERT INTO` write, and where."""
+        """Note the rows that `MERGE INTO` and `INSERT INTO` write, and where."""
         target = match[1].replace("`", "")
         target = target.removeprefix("delta.") if "/" in target else target
         query = f"SELECT * FROM {match[2]}" if merge else match[2]
@@ -363,23 +363,23 @@ class Answers:
 
     def _of_views(self, reason: str) -> Any:
         """A query that is not known: it may read any of the temporary views."""
-        whole = pb.Relation()
+        product = pb.Relation()
         for name in self.views:
             view = pb.Relation()
             view.subquery_alias.alias = name
             view.subquery_alias.input.CopyFrom(self.views[name])
-            if whole.WhichOneof("rel_type") is None:
-                whole = view
+            if product.WhichOneof("rel_type") is None:
+                product = view
                 continue
             both = pb.Relation()
-            both.join.left.CopyFrom(whole)
+            both.join.left.CopyFrom(product)
             both.join.right.CopyFrom(view)
             both.join.join_type = pb.Join.JOIN_TYPE_CROSS
-            whole = both
-        if whole.WhichOneof("rel_type") is None:
-            whole.local_relation.schema = "struct<>"
+            product = both
+        if product.WhichOneof("rel_type") is None:
+            product.local_relation.schema = "struct<>"
         result = pb.Relation()
-        result.hint.input.CopyFrom(whole)
+        result.hint.input.CopyFrom(product)
         result.hint.name = outside.UNREAD
         result.hint.parameters.add().literal.string = reason
         return result

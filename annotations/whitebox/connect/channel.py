@@ -24,7 +24,7 @@ def prepare() -> None:
 
 
 class _Call:
-    """What a streaming call gives back: an iterator with metadata, of which there is none."""
+    """The result of a streaming call: an iterator with metadata, of which there is none."""
 
     def __init__(self, responses: Iterable[Any]) -> None:
         self._responses = iter(responses)

@@ -28,16 +28,16 @@ def _user_code(
     home: Relations,
     inside: Sequence[Built],
     function: Any,
-    what: str,
+    behaviour: str,
     at: Position | None,
     schema: DataType | None,
     *,
     writes: bool = True,
 ) -> Built:
-    """What a function makes of rows: the same each time, unless its author or its text says no."""
+    """The rows that a function makes: the same each time, unless its author or its text says no."""
     text = shown_of(function)
     other = text.chance or text.kept
-    reason = f"`{function.function_name}` {what}"
+    reason = f"`{function.function_name}` {behaviour}"
     if other:
         reason += f", and `{other}` in it is not the same each time"
     same = function.deterministic and not other
@@ -46,19 +46,19 @@ def _user_code(
 
 def _map_partitions(home: Relations, proto: Any, at: Position | None) -> Built:
     schema = from_proto(proto.func.python_udf.output_type)
-    what = "sees how records are divided into batches (mapInPandas, mapInArrow)"
+    behaviour = "sees how records are divided into batches (mapInPandas, mapInArrow)"
     built = home.build(proto.input)
     python, text = proto.func.python_udf, shown_of(proto.func)
-    whole = all(s.complete for s in ir.nodes_of(built.relation) if isinstance(s, ir.Source))
-    if text.by_record and python.eval_type in _FRAMES and built.columns and whole:
-        kept = user_function(proto.func, tuple(map(ir.Ref, built.columns)), at)
-        if isinstance(kept, ir.Call):
+    complete = all(s.complete for s in ir.nodes_of(built.relation) if isinstance(s, ir.Source))
+    if text.by_record and python.eval_type in _FRAMES and built.columns and complete:
+        call = user_function(proto.func, tuple(map(ir.Ref, built.columns)), at)
+        if isinstance(call, ir.Call):
             if any(c.nullable and c.type.family is Family.INTEGER for c in built.columns):
-                kept = replace(kept, user=f"{kept.user}, {_INTEGERS}")
-            filtered = home.made(ir.Filter(built.relation, kept, at), [built], built.columns)
-            outputs = [(name, replace(kept, type=type_)) for name, type_, _ in schema.fields]
+                call = replace(call, user=f"{call.user}, {_INTEGERS}")
+            filtered = home.node(ir.Filter(built.relation, call, at), [built], built.columns)
+            outputs = [(name, replace(call, type=type_)) for name, type_, _ in schema.fields]
             return home.project(filtered, outputs, at)
-    return _user_code(home, [built], proto.func, what, at, schema, writes=False)
+    return _user_code(home, [built], proto.func, behaviour, at, schema, writes=False)
 
 
 _TIMES: Final = {
@@ -73,21 +73,21 @@ def _grouped(
     over: Built,
     by: Sequence[Any],
     function: Any,
-    what: str,
+    behaviour: str,
     at: Position | None,
     schema: DataType | None,
     *,
     time: str = "",
     state: Sequence[Built] = (),
 ) -> Built:
-    """What a function makes of the rows of each group and of the state that it keeps of that.
+    """The rows that a function makes of those of each group and of the state that it keeps of that.
 
     Args:
         home: makes the plan.
         over: the rows.
         by: expressions by which they are grouped.
         function: in the plan.
-        what: it does.
+        behaviour: of the function, as a reason says it.
         at: the place in the code.
         schema: of the rows that it gives.
         time: the mode of its timers or time-outs.
@@ -95,8 +95,8 @@ def _grouped(
     """
     mode = time.lower().removesuffix("timeout")
     if mode in _TIMES:
-        what = f"{what}, {_TIMES[mode]}"
-    built = _user_code(home, [over, *state], function, what, at, schema)
+        behaviour = f"{behaviour}, {_TIMES[mode]}"
+    built = _user_code(home, [over, *state], function, behaviour, at, schema)
     node = built.relation
     assert isinstance(node, ir.Opaque)
     if mode == "processingtime":
@@ -115,10 +115,11 @@ def _group_map(home: Relations, proto: Any, at: Position | None) -> Built:
         schema = from_proto(proto.func.python_udf.output_type)
         return _user_code(home, [over], proto.func, "sees whole groups", at, schema)
     info = proto.transform_with_state_info
-    what, schema = "keeps state of its own (transformWithState)", from_proto(info.output_schema)
+    behaviour = "keeps state of its own (transformWithState)"
+    schema = from_proto(info.output_schema)
     state = [home.build(proto.initial_input)] if proto.HasField("initial_input") else []
     time = info.time_mode
-    return _grouped(home, over, by, proto.func, what, at, schema, time=time, state=state)
+    return _grouped(home, over, by, proto.func, behaviour, at, schema, time=time, state=state)
 
 
 def _co_group_map(home: Relations, proto: Any, at: Position | None) -> Built:
@@ -128,10 +129,10 @@ def _co_group_map(home: Relations, proto: Any, at: Position | None) -> Built:
 
 
 def _apply_in_pandas_with_state(home: Relations, proto: Any, at: Position | None) -> Built:
-    what = "keeps state of its own (applyInPandasWithState)"
+    behaviour = "keeps state of its own (applyInPandasWithState)"
     schema = ddl_type(proto.output_schema)
     over, by = home.build(proto.input), proto.grouping_expressions
-    return _grouped(home, over, by, proto.func, what, at, schema, time=proto.timeout_conf)
+    return _grouped(home, over, by, proto.func, behaviour, at, schema, time=proto.timeout_conf)
 
 
 CONVERTERS: Final[dict[str, Converter]] = {

@@ -31,8 +31,8 @@ def _noting(name: str) -> Callable[[int, Any], Any]:
     def method(count: int, other: Any) -> Any:
         if isinstance(other, int) and not isinstance(other, Counted):
             MET[int(other)] = None
-        found = of_numbers(count, other)
-        return Counted(found) if type(found) is int else found
+        result = of_numbers(count, other)
+        return Counted(result) if type(result) is int else result
 
     return method
 
@@ -61,8 +61,8 @@ class Counts:
         inner = relation
         while inner.WhichOneof("rel_type") in _KEEPING:
             inner = getattr(inner, inner.WhichOneof("rel_type")).input
-        whole = inner.read.named_table.unparsed_identifier.strip("`") == self.batch
-        count = self.whole if whole else self.part
+        is_batch = inner.read.named_table.unparsed_identifier.strip("`") == self.batch
+        count = self.whole if is_batch else self.part
         if not count:
             self.empty.append(plain(relation))
         return count

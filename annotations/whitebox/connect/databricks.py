@@ -238,8 +238,8 @@ def _filtered(conditions: tuple[str, ...]) -> Callable[[Any], Any]:
 
 
 def harmless(spark: Any) -> dict[str, Callable[..., Any]]:
-    """What the platform has in `pyspark.pipelines` besides and defines nothing: expectations, and
-    datasets that are read."""
+    """The members that the platform has in `pyspark.pipelines` besides and that define nothing:
+    expectations, and datasets that are read."""
     return {
         "expect": _kept,
         "expect_all": _kept,
@@ -384,8 +384,8 @@ class _Merge:
             if name.startswith("when"):
                 inserts = name.startswith("whenNotMatchedInsert")
                 actions = merge.not_matched_actions if inserts else merge.match_actions
-                whole = name.endswith("InsertAll") and not (given or named)
-                actions.add().merge_action.action_type = INSERTING if whole else 0
+                all_columns = name.endswith("InsertAll") and not (given or named)
+                actions.add().merge_action.action_type = INSERTING if all_columns else 0
             return self
 
         return noted

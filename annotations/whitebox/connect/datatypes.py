@@ -73,7 +73,7 @@ def ddl_type(text: str) -> DataType:
 
 
 def from_proto(proto: Any) -> DataType:
-    """What a `spark.connect.DataType` stands for."""
+    """The type that a `spark.connect.DataType` stands for."""
     kind = proto.WhichOneof("kind")
     match kind:
         case "array":
@@ -97,34 +97,34 @@ def from_proto(proto: Any) -> DataType:
     return _SIMPLE.get(kind, UNKNOWN)
 
 
-def to_proto(type_: DataType, made: Any) -> None:
+def to_proto(type_: DataType, proto: Any) -> None:
     """Write a type into a `spark.connect.DataType`; one that is not known becomes `void`."""
     match type_.family:
         case Family.INTEGER:
-            getattr(made, _INTEGERS[type_.bits]).SetInParent()
+            getattr(proto, _INTEGERS[type_.bits]).SetInParent()
         case Family.FLOAT:
-            (made.double if type_.bits == 64 else made.float).SetInParent()
+            (proto.double if type_.bits == 64 else proto.float).SetInParent()
         case Family.ARRAY:
-            to_proto(type_.element or UNKNOWN, made.array.element_type)
-            made.array.contains_null = True
+            to_proto(type_.element or UNKNOWN, proto.array.element_type)
+            proto.array.contains_null = True
         case Family.MAP:
-            to_proto(type_.key or UNKNOWN, made.map.key_type)
-            to_proto(type_.element or UNKNOWN, made.map.value_type)
-            made.map.value_contains_null = True
+            to_proto(type_.key or UNKNOWN, proto.map.key_type)
+            to_proto(type_.element or UNKNOWN, proto.map.value_type)
+            proto.map.value_contains_null = True
         case Family.STRUCT:
-            struct_to_proto(type_.fields, made)
+            struct_to_proto(type_.fields, proto)
         case Family.DECIMAL if type_.digits_known:
-            made.decimal.precision, made.decimal.scale = type_.bits, type_.scale
+            proto.decimal.precision, proto.decimal.scale = type_.bits, type_.scale
         case family if family in _KINDS:
-            getattr(made, _KINDS[family]).SetInParent()
+            getattr(proto, _KINDS[family]).SetInParent()
         case _:
-            made.null.SetInParent()
+            proto.null.SetInParent()
 
 
-def struct_to_proto(fields: Iterable[tuple[str, DataType, bool]], made: Any) -> None:
+def struct_to_proto(fields: Iterable[tuple[str, DataType, bool]], proto: Any) -> None:
     """Write columns (name, type, nullable) as a struct into a `spark.connect.DataType`."""
-    made.struct.SetInParent()
+    proto.struct.SetInParent()
     for name, type_, nullable in fields:
-        field = made.struct.fields.add()
+        field = proto.struct.fields.add()
         field.name, field.nullable = name, nullable
         to_proto(type_, field.data_type)

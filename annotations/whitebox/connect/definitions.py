@@ -106,7 +106,7 @@ class Definitions:
             return _ACTIVE.decode()
         if isinstance(value, str | int | float | None):
             text = repr(value)
-            if any(made in text for made in outside.MADE):
+            if any(name in text for name in outside.MADE):
                 raise NotWritten(f"`{called}`, which uses {text}, and that is not known here")
             return text
         if isinstance(value, list | tuple | set):
@@ -122,28 +122,30 @@ class Definitions:
             return self.of_driver(value, called)
         return self._restored(value, called)
 
-    def _restored(self, made: Any, called: str) -> str:
+    def _restored(self, instance: Any, called: str) -> str:
         """The text of an object of a class of the user's with what it holds."""
-        if isinstance(made, Object):
-            kind, file, held = made.kind.name, str(made.kind.file), made.names
+        if isinstance(instance, Object):
+            kind, file, held = instance.kind.name, str(instance.kind.file), instance.names
         else:
-            code = [m.__code__ for m in vars(type(made)).values() if hasattr(m, "__code__")]
-            kind, file = type(made).__name__, code[0].co_filename if code else ""
-            held = getattr(made, "__dict__", {})
-        if not Path(file).is_file() or getattr(made, "lost", False):
+            code = [m.__code__ for m in vars(type(instance)).values() if hasattr(m, "__code__")]
+            kind, file = type(instance).__name__, code[0].co_filename if code else ""
+            held = getattr(instance, "__dict__", {})
+        if not Path(file).is_file() or getattr(instance, "lost", False):
             raise NotWritten(f"`{called}`, which uses an object of `{kind}`")
         tree, _ = self._tree(file)
-        found = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind]
+        classes = [
+            node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind
+        ]
         changing = [
-            *(member for definition in found for member in definition.body if _changes(member)),
+            *(member for definition in classes for member in definition.body if _changes(member)),
             *(
                 base
-                for definition in found
+                for definition in classes
                 for base in definition.bases
                 if "ABC" not in ast.unparse(base)
             ),
         ]
-        if len(found) != 1 or changing:
+        if len(classes) != 1 or changing:
             raise NotWritten(f"`{called}`, whose object of `{kind}` may hold something else later")
         self._define(file, kind, called)
         if not held:
@@ -157,24 +159,24 @@ class Definitions:
         processor = getattr(state, "_stateful_processor", None)
         return self.of_object(processor, type(processor).__name__)
 
-    def of_object(self, made: Any, called: str) -> str:
+    def of_object(self, instance: Any, called: str) -> str:
         """The text that makes an object of a class of the user's again.
 
         Raises:
             NotWritten: it was made of something, or its class does not stand by itself.
         """
-        if isinstance(made, Object):
-            if not made.plain:
-                name = made.kind.name
+        if isinstance(instance, Object):
+            if not instance.plain:
+                name = instance.kind.name
                 raise NotWritten(f"`{called}`, an object of `{name}` that is made of values")
-            self._define(str(made.kind.file), made.kind.name, called)
-            return f"{made.kind.name}()"
-        kind = type(made)
+            self._define(str(instance.kind.file), instance.kind.name, called)
+            return f"{instance.kind.name}()"
+        kind = type(instance)
         code = next((m.__code__ for m in vars(kind).values() if hasattr(m, "__code__")), None)
         if code is None or not Path(code.co_filename).is_file():
             raise NotWritten(f"`{called}`, which is not a function")
         try:
-            alike = vars(kind()) == vars(made)
+            alike = vars(kind()) == vars(instance)
         except Exception:
             alike = False
         if not alike:
@@ -288,10 +290,10 @@ class Definitions:
             if isinstance(node, ast.ImportFrom) and node.level:
                 raise NotWritten(f"`{called}`, which uses an import from beside its module")
             alias = next(a for a in node.names if (a.asname or a.name.split(".")[0]) == name)
-            kept: ast.stmt = ast.Import([alias])
+            statement: ast.stmt = ast.Import([alias])
             if isinstance(node, ast.ImportFrom):
-                kept = ast.ImportFrom(node.module, [alias], 0)
-            line = ast.unparse(kept)
+                statement = ast.ImportFrom(node.module, [alias], 0)
+            line = ast.unparse(statement)
             if name in _OWN and line not in _OWN[name]:
                 raise NotWritten(f"`{called}`, which calls something else `{name}`")
             self.imports[line] = None

@@ -77,7 +77,7 @@ class Expressions:
         return _Converter(self, over, {}).value(proto)
 
     def outputs(self, proto: Any, over: Built) -> list[tuple[str, Expression]]:
-        """What one entry of a select list puts out: a star is several columns."""
+        """The columns that one entry of a select list puts out: a star is several."""
         at = position(proto)
         match proto.WhichOneof("expr_type"):
             case "unresolved_star":
@@ -278,7 +278,7 @@ _OPERATORS: Final = frozenset(
 
 
 def title(proto: Any) -> str:
-    """What Spark calls a column that the user did not name.
+    """The name that Spark gives a column that the user did not name.
 
     A name that Spark writes otherwise is only a name that nobody can refer to here.
     """

@@ -529,7 +529,7 @@ class FrameText:
         if proto.HasField("initial_input"):
             raise NotWritten("`transformWithState` with an initial state")
         state = proto.transform_with_state_info
-        made = self.definitions.of_processor(proto.func.python_udf.command)
+        processor = self.definitions.of_processor(proto.func.python_udf.command)
         options = {
             "outputStructType": _type(state.output_schema),
             "outputMode": proto.output_mode,
@@ -537,7 +537,7 @@ class FrameText:
             "eventTimeColumnName": state.event_time_column_name,
         }
         named = ", ".join(f"{name}={_text(text)}" for name, text in options.items() if text)
-        return f"{made}, {named}"
+        return f"{processor}, {named}"
 
     def _apply_in_pandas_with_state(self, proto: Any) -> Chain:
         name = self.definitions.name(proto.func.python_udf.command, proto.func.function_name)

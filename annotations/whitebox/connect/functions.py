@@ -33,7 +33,7 @@ def functions(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     permitted.wall(folder / "module.py")
     interpreter = Interpreter(outside.MODULES, ["module.py"])
     modules: dict[str, tuple[Scope, list[str]]] = {}
-    found = []
+    answers = []
     for asked in request["functions"]:
         with home.failures() as failure:
             home.sources.declare(asked["inputs"])
@@ -44,26 +44,26 @@ def functions(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
         if failure.get("error"):
             failure["position"] = place_text(caller())
             failure["left_open"] = asked.get("left_open", "text")
-        found.append(failure)
-    return {"functions": found}
+        answers.append(failure)
+    return {"functions": answers}
 
 
 def _ran(home: Reading, request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What functions are that are run, and what of the place decided it."""
+    """The plans of functions that are run, and what of the place decided them."""
     outside.watch()
     sys.path.insert(0, request["folder"])
     of_modules: dict[str, str] = {}
     for asked in request["functions"]:
         outside.forget()
-        with home.failures() as found:
+        with home.failures() as answer:
             home.sources.declare(asked["inputs"])
             function: Any = importlib.import_module(asked["module"])
             of_module = of_modules.setdefault(asked["module"], outside.left_to_the_place())
             for name in asked["function"].split("."):
                 function = getattr(function, name)
-            found["plan"] = plan_json.to_json(home.plan(home.relation_of(function, asked)))
-            found["decided"] = of_module or outside.left_to_the_place()
-        yield found
+            answer["plan"] = plan_json.to_json(home.plan(home.relation_of(function, asked)))
+            answer["decided"] = of_module or outside.left_to_the_place()
+        yield answer
 
 
 def _module(

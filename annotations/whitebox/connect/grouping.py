@@ -42,7 +42,7 @@ def total(home: Relations, over: Built, entries: Sequence[Any], at: Position | N
     """A select list of aggregates without GROUP BY: one group, all rows."""
     outputs = [output for entry in entries for output in home.expressions.outputs(entry, over)]
     named = tuple(home.output(name, value) for name, value in outputs)
-    return home.made(ir.Aggregate(over.relation, (), named, None, at), [over])
+    return home.node(ir.Aggregate(over.relation, (), named, None, at), [over])
 
 
 def grouped(home: Relations, proto: Any, at: Position | None) -> Built:
@@ -64,7 +64,7 @@ def grouped(home: Relations, proto: Any, at: Position | None) -> Built:
         for expression in proto.aggregate_expressions:
             outputs += home.expressions.outputs(expression, over)
     named = tuple(home.output(name, value) for name, value in outputs)
-    return home.made(ir.Aggregate(over.relation, keys, named, _sets(proto, entries), at), [over])
+    return home.node(ir.Aggregate(over.relation, keys, named, _sets(proto, entries), at), [over])
 
 
 def _sets(

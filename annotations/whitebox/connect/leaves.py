@@ -30,14 +30,14 @@ def _read(home: Relations, proto: Any, at: Position | None) -> Built:
     if source is None:
         reason = f"what `{name or proto.data_source.format}` reads is not known"
         return home.user_code([], reason, at)
-    built = home.made(source, [], tuple(c for c in source.columns if not hidden(c)))
+    built = home.node(source, [], tuple(c for c in source.columns if not hidden(c)))
     return home.called(built, name, at) if name else built
 
 
 def _local_relation(home: Relations, proto: Any, at: Position | None) -> Built:
     schema = _local_schema(proto)
     columns = tuple(Column(name, type_, null) for name, type_, null in schema)
-    return home.made(ir.Source("(rows in the code)", columns, ir.Role.TABLE, position=at), [])
+    return home.node(ir.Source("(rows in the code)", columns, ir.Role.TABLE, position=at), [])
 
 
 def _local_schema(proto: Any) -> list[tuple[str, DataType, bool]]:
@@ -58,7 +58,7 @@ def _local_schema(proto: Any) -> list[tuple[str, DataType, bool]]:
 
 def _range(home: Relations, proto: Any, at: Position | None) -> Built:
     column = Column("id", ddl_type("bigint"), False)
-    return home.made(ir.Source("range", (column,), ir.Role.TABLE, position=at), [])
+    return home.node(ir.Source("range", (column,), ir.Role.TABLE, position=at), [])
 
 
 def _sql(home: Relations, proto: Any, at: Position | None) -> Built:
@@ -79,21 +79,21 @@ def _sql(home: Relations, proto: Any, at: Position | None) -> Built:
             read.read.named_table.unparsed_identifier = name
             read.read.is_streaming = name in streamed
             tables[name] = _occurrence(home, read)
-    built = home.made(home.query_of(query, tables, at), [])
+    built = home.node(home.query_of(query, tables, at), [])
     if proto.pos_arguments or proto.named_arguments or proto.args or proto.pos_args:
         return home.user_code([built], "a query with parameters that are not known", at)
     return built
 
 
 def _occurrence(home: Relations, relation: Any) -> Callable[[], Relation]:
-    """What makes a table of a query; of one that is no view, the query tells the columns."""
+    """The maker of a table of a query; of one that is no view, the query tells the columns."""
     name = relation.read.named_table.unparsed_identifier
 
-    def made() -> Relation:
+    def occurrence() -> Relation:
         table = home.source_of(relation.read, None) if name and name not in home.views else None
         return home.plan(relation) if table is None else table
 
-    return made
+    return occurrence
 
 
 def _with_relations(home: Relations, proto: Any, at: Position | None) -> Built:

@@ -38,7 +38,7 @@ _KINDS: Final = {
 
 @dataclass
 class Flow:
-    """What fills a dataset: a relation, a text of SQL, or change data."""
+    """The source that fills a dataset: a relation, a text of SQL, or change data."""
 
     name: str
     target: str
@@ -57,7 +57,7 @@ class Flow:
 
 @dataclass
 class Project:
-    """What the definitions say."""
+    """The datasets, flows and problems that the definitions give."""
 
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)

@@ -71,10 +71,10 @@ class Reading:
     ) -> ir.Relation:
         """The plan of a relation; `in_batch`: of one that a function of `foreachBatch` makes."""
         self.sources.look_at(relation)
-        made = self.relations(self.answers.views if views is None else views).plan(relation)
-        made = left_to_chance(made, in_batch=in_batch)
+        plan = self.relations(self.answers.views if views is None else views).plan(relation)
+        plan = left_to_chance(plan, in_batch=in_batch)
         setting = self.answers.conf.unread
-        return made if setting is None else ir.Opaque((made,), made.columns, setting)
+        return plan if setting is None else ir.Opaque((plan,), plan.columns, setting)
 
     def external(self) -> dict[str, dict[str, Any]]:
         """The external sources; what the session sets for all files is an option of each."""
@@ -108,7 +108,7 @@ class Reading:
     # ---- what can be asked for
 
     def relation_of(self, function: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
-        """What a function makes of one DataFrame for each input, as the client describes it."""
+        """The DataFrame that a function makes of one for each input, as the client describes it."""
         frames = {
             name: self.spark.table(f"`{name}`")
             if given.get("role") == "table"
@@ -122,7 +122,7 @@ class Reading:
 
     @contextlib.contextmanager
     def failures(self) -> Iterator[dict[str, Any]]:
-        """What the user's code raised, as `error` with the innermost place in the user's files."""
+        """The failure of the user's code: `error`, with the innermost place in the user's files."""
         answer: dict[str, Any] = {}
         try:
             yield answer

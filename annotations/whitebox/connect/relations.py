@@ -71,14 +71,14 @@ class Relations:
 
     # ---- parts that many converters share
 
-    def made(
+    def node(
         self, relation: Relation, inputs: Sequence[Built], columns: tuple[Column, ...] | None = None
     ) -> Built:
         """A node over these inputs; `columns` are what `*` stands for, if not all of them."""
         plans: dict[int, tuple[tuple[int, tuple[Column, ...]], ...]] = {}
         for built in inputs:
-            for plan, found in built.plans.items():
-                deeper = tuple((depth + 1, there) for depth, there in found)
+            for plan, occurrences in built.plans.items():
+                deeper = tuple((depth + 1, there) for depth, there in occurrences)
                 plans[plan] = (*plans.get(plan, ()), *deeper)
         return Built(relation, relation.columns if columns is None else columns, plans)
 
@@ -86,11 +86,11 @@ class Relations:
         self, over: Built, outputs: Iterable[tuple[str, Expression]], at: Position | None
     ) -> Built:
         """New columns over a plan; behind them, what files have besides."""
-        made = [self.output(name, value) for name, value in outputs]
+        pairs = [self.output(name, value) for name, value in outputs]
         behind = [c for c in over.relation.columns if hidden(c) and c not in over.columns]
         rest = [self.output(column.name, Ref(column)) for column in behind]
-        columns = tuple(column for column, _ in made)
-        return self.made(ir.Project(over.relation, (*made, *rest), at), [over], columns)
+        columns = tuple(column for column, _ in pairs)
+        return self.node(ir.Project(over.relation, (*pairs, *rest), at), [over], columns)
 
     def output(self, name: str, value: Expression) -> ir.Output:
         """A new column of that value; where it is an unchanged copy, this is kept in mind."""
@@ -118,10 +118,10 @@ class Relations:
         """Something of which nothing is known but what it reads and which columns it has."""
         columns = () if schema is None else tuple(Column(n, t, m) for n, t, m in schema.fields)
         inputs = tuple(built.relation for built in inside)
-        made = ir.Opaque(
+        opaque = ir.Opaque(
             inputs, columns, reason, writes, not deterministic, at, left_open=left_open
         )
-        return self.made(made, ())
+        return self.node(opaque, ())
 
     def called(self, built: Built, name: str, at: Position | None) -> Built:
         """The same rows, whose columns can be called `name.column`."""
@@ -129,18 +129,18 @@ class Relations:
         short = name.rpartition(".")[2].strip("`").lower()
         for column, _ in outputs:
             self.names.qualifiers[column] = frozenset({short})
-        return self.made(ir.Project(built.relation, tuple(outputs), at), [built])
+        return self.node(ir.Project(built.relation, tuple(outputs), at), [built])
 
     def one_row(self) -> Built:
-        """What a select list without a FROM stands over."""
-        return self.made(ir.Source("(one row)", (), ir.Role.TABLE), [])
+        """The one row that a select list without a FROM stands over."""
+        return self.node(ir.Source("(one row)", (), ir.Role.TABLE), [])
 
     def shown(self, built: Built) -> Built:
         """The same, without the columns that `*` does not stand for."""
         if built.relation.columns == built.columns:
             return built
         outputs = tuple(self.output(c.name, Ref(c)) for c in built.columns)
-        return self.made(ir.Project(built.relation, outputs), [built])
+        return self.node(ir.Project(built.relation, outputs), [built])
 
 
 Converter: TypeAlias = Callable[[Relations, Any, Position | None], Built]

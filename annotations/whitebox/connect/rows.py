@@ -34,8 +34,8 @@ def _selected(
     outputs: list[tuple[str, Expression]] = []
     below = over
     for expression in expressions:
-        below, found = _entry(home, below, over, expression, at)
-        outputs += found
+        below, entry_outputs = _entry(home, below, over, expression, at)
+        outputs += entry_outputs
     return home.project(below, outputs, at)
 
 
@@ -75,7 +75,7 @@ def _windowed(
         _counts_rows(window),
         here,
     )
-    return home.made(relation, [below], below.columns), [(name, Ref(column, here))]
+    return home.node(relation, [below], below.columns), [(name, Ref(column, here))]
 
 
 def _counts_rows(window: Any) -> bool:
@@ -94,13 +94,13 @@ def _generated(
     columns = _generated_columns(function, type_of(argument), names, here)
     relation = ir.Generate(below.relation, value, columns, here)
     outputs: list[tuple[str, Expression]] = [(c.name, Ref(c, here)) for c in columns]
-    return home.made(relation, [below], below.columns), outputs
+    return home.node(relation, [below], below.columns), outputs
 
 
 def _generated_columns(
     function: str, argument: DataType, names: list[str], at: Position | None
 ) -> tuple[Column, ...]:
-    """What a generator puts out, under the names given or those that Spark gives."""
+    """The columns that a generator puts out, under the names given or those that Spark gives."""
     element = argument.element or UNKNOWN
     kinds: list[tuple[str, DataType]]
     if function.startswith("inline"):
@@ -122,7 +122,7 @@ def _filter(home: Relations, proto: Any, at: Position | None) -> Built:
     over = home.build(proto.input)
     condition = home.expressions.value(proto.condition, over)
     relation = ir.Filter(over.relation, condition, getattr(condition, "position", None) or at)
-    return home.made(relation, [over], over.columns)
+    return home.node(relation, [over], over.columns)
 
 
 def _aliased(
@@ -180,8 +180,8 @@ def _drop(home: Relations, proto: Any, at: Position | None) -> Built:
     names = {name.lower() for name in proto.column_names}
     values = [home.expressions.value(column, over) for column in proto.columns]
     gone = {value.column for value in values if isinstance(value, Ref)}
-    kept = [c for c in over.columns if c not in gone and c.name.lower() not in names]
-    return home.project(over, [(column.name, Ref(column)) for column in kept], at)
+    remaining = [c for c in over.columns if c not in gone and c.name.lower() not in names]
+    return home.project(over, [(column.name, Ref(column)) for column in remaining], at)
 
 
 def _subquery_alias(home: Relations, proto: Any, at: Position | None) -> Built:
@@ -206,7 +206,7 @@ def _drop_na(home: Relations, proto: Any, at: Position | None) -> Built:
     tested = [c for c in over.columns if not chosen or c.name.lower() in chosen]
     condition: Expression = Call("coalesce", tuple(Ref(column) for column in tested))
     relation = ir.Filter(over.relation, Call("is not null", (condition,), position=at), at)
-    return home.made(relation, [over], over.columns)
+    return home.node(relation, [over], over.columns)
 
 
 def _replace(home: Relations, proto: Any, at: Position | None) -> Built:
@@ -223,7 +223,7 @@ def _replace(home: Relations, proto: Any, at: Position | None) -> Built:
 def _sort(home: Relations, proto: Any, at: Position | None) -> Built:
     over = home.build(proto.input)
     keys = tuple(sort_key(key, lambda e: home.expressions.value(e, over)) for key in proto.order)
-    return home.made(ir.Sort(over.relation, keys, at), [over], over.columns)
+    return home.node(ir.Sort(over.relation, keys, at), [over], over.columns)
 
 
 def _limit(home: Relations, proto: Any, at: Position | None) -> Built:
@@ -232,7 +232,7 @@ def _limit(home: Relations, proto: Any, at: Position | None) -> Built:
     limit = ir.Limit(below, (), at)
     if isinstance(below, ir.Sort) and below.keys:
         limit = ir.Limit(below.input, below.keys, at)
-    return home.made(limit, [over], over.columns)
+    return home.node(limit, [over], over.columns)
 
 
 _offset = _limit
@@ -241,21 +241,21 @@ _tail = _limit
 
 def _sample(home: Relations, proto: Any, at: Position | None) -> Built:
     over = home.build(proto.input)
-    return home.made(ir.Sample(over.relation, at), [over], over.columns)
+    return home.node(ir.Sample(over.relation, at), [over], over.columns)
 
 
 def _same(home: Relations, proto: Any, at: Position | None) -> Built:
     """Hints and metrics change nothing about which rows there are."""
     inner = home.build(proto.input)
-    return home.made(inner.relation, [inner], inner.columns)
+    return home.node(inner.relation, [inner], inner.columns)
 
 
 def _repartition(home: Relations, proto: Any, at: Position | None) -> Built:
     """Rows in other partitions; `coalesce` moves none."""
     inner = home.build(proto.input)
     if not getattr(proto, "shuffle", True):
-        return home.made(inner.relation, [inner], inner.columns)
-    return home.made(ir.Sort(inner.relation, (), at), [inner], inner.columns)
+        return home.node(inner.relation, [inner], inner.columns)
+    return home.node(ir.Sort(inner.relation, (), at), [inner], inner.columns)
 
 
 def _hint(home: Relations, proto: Any, at: Position | None) -> Built:
@@ -278,11 +278,11 @@ def _unpivot(home: Relations, proto: Any, at: Position | None) -> Built:
     listed = proto.values.values if proto.HasField("values") else ()
     values = [value for e in listed for _, value in home.expressions.outputs(e, over)]
     if not listed:
-        kept = {value.column for _, value in ids if isinstance(value, Ref)}
-        values = [Ref(column) for column in over.columns if column not in kept]
+        id_columns = {value.column for _, value in ids if isinstance(value, Ref)}
+        values = [Ref(column) for column in over.columns if column not in id_columns]
     named = Column(proto.variable_column_name, STRING), Column(proto.value_column_name)
     stack = Call("stack", tuple(values), UNKNOWN, True, at)
-    below = home.made(ir.Generate(over.relation, stack, named, at), [over])
+    below = home.node(ir.Generate(over.relation, stack, named, at), [over])
     outputs = [*ids, *((column.name, Ref(column)) for column in named)]
     return home.project(below, outputs, at)
 

@@ -34,21 +34,21 @@ class Built:
 
 @dataclass
 class Names:
-    """What is known about the columns of one conversion."""
+    """The qualifiers and the origins of the columns of one conversion."""
 
     qualifiers: dict[Column, frozenset[str]] = field(default_factory=dict)
     """Column -> the aliases of subqueries under which it can be called, in lower case."""
     copies: dict[Column, Column] = field(default_factory=dict)
     """Column -> the column that it is passed on from, under any name."""
 
-    def copy(self, made: Column, of: Column) -> None:
-        """`made` is `of`, passed on by a node that keeps its qualifiers."""
-        self.copies[made] = of
+    def copy(self, column: Column, of: Column) -> None:
+        """`column` is `of`, passed on by a node that keeps its qualifiers."""
+        self.copies[column] = of
         if of in self.qualifiers:
-            self.qualifiers[made] = self.qualifiers[of]
+            self.qualifiers[column] = self.qualifiers[of]
 
     def resolve(self, text: str, built: Built, plan: int | None, at: Position | None) -> Expression:
-        """What a name means among the columns of `built`."""
+        """The meaning of a name among the columns of `built`."""
         parts = split(text)
         if plan is not None:
             return self._taken(parts, built, plan, at)
@@ -89,8 +89,8 @@ class Names:
             ]
             if matches:
                 return matches, parts[used:]
-        whole = ".".join(lower)
-        for name, rest in ((whole, []), (lower[0], parts[1:])):
+        full_name = ".".join(lower)
+        for name, rest in ((full_name, []), (lower[0], parts[1:])):
             matches = [column for column in columns if column.name.lower() == name]
             if matches:
                 return matches, rest
@@ -124,7 +124,7 @@ class Names:
         return column
 
     def star(self, target: str, built: Built, at: Position | None) -> list[tuple[str, Expression]]:
-        """What `*`, `alias.*` or `struct.*` stands for: names and values."""
+        """The names and values that `*`, `alias.*` or `struct.*` stands for."""
         if not target:
             return [(column.name, Ref(column, at)) for column in built.columns]
         target = target.removesuffix(".*")

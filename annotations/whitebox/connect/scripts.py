@@ -138,21 +138,21 @@ def noted(*, follow: bool) -> list[Any]:
     return [[text, place_text(at)] for text, at in outside.NOTES]
 
 
-def _follow(home: Reading, tree: ast.Module, path: Path, made: list[list[Any]]) -> None:
-    """Follow a program without running it, with what a platform puts in place. `made`: lists
-    of what it defines."""
+def _follow(home: Reading, tree: ast.Module, path: Path, lists: list[list[Any]]) -> None:
+    """Follow a program without running it, with what a platform puts in place. `lists`: of
+    what it defines."""
     sys.path.remove(str(path.parent))
     permitted.wall(path)
 
     def run_notebook(name: str) -> None:
-        found = notebook(name, path)
-        if found is None:
+        file = notebook(name, path)
+        if file is None:
             outside.note(f"the notebook `{name}` that is run here is not there")
         else:
-            interpreter.run(tree_of(found), found, names)
+            interpreter.run(tree_of(file), file, names)
 
     interpreter = Interpreter(outside.MODULES, outside.arguments(tree, str(path), run=False))
-    interpreter.made = [home.answers.started, home.answers.pipeline, *made]
+    interpreter.made = [home.answers.started, home.answers.pipeline, *lists]
     names = {
         "spark": home.spark,
         "dbutils": DBUtils(),
@@ -177,11 +177,11 @@ def _run(home: Reading, tree: ast.Module, path: Path) -> None:
     sys.modules["__main__"] = main
 
     def run_notebook(name: str) -> None:
-        found = notebook(name, path)
-        if found is None:
+        file = notebook(name, path)
+        if file is None:
             outside.note(f"the notebook `{name}` that is run here is not there")
         else:
-            exec(compile(tree_of(found), str(found), "exec"), main.__dict__)
+            exec(compile(tree_of(file), str(file), "exec"), main.__dict__)
 
     main.__dict__.update(
         spark=home.spark,
@@ -212,18 +212,18 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
         written, varies = _called(home, started.body, name)
     if failed:
         written, varies = home.answers.taken(), ""
-    found = [_written(home, item, name, plan, stream, varies, at) for item in written]
-    made = [described | item for item in found if item is not None]
-    if not failed and made:
-        for value in made:
+    descriptions = [_written(home, item, name, plan, stream, varies, at) for item in written]
+    queries = [described | item for item in descriptions if item is not None]
+    if not failed and queries:
+        for value in queries:
             value.pop("foreach_batch")
             if "reason" not in value["code"]:
                 value.pop("taken")
-            elif len(made) == 1:
+            elif len(queries) == 1:
                 value["code"] = described["code"]
             else:
                 value["taken"] = {"reason": value["code"]["reason"] + _SEVERAL}
-        return made
+        return queries
     reason = failed.get("error") or "it writes nothing that is known here"
     opaque = ir.Opaque(
         (plan,),
@@ -232,13 +232,13 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
         position=Position(*failed["position"]) if failed.get("position") else started.position,
         left_open="text",
     )
-    if made:
+    if queries:
         described["taken"] = {"reason": opaque.reason + _SEVERAL}
-    return [described | {"plan": plan_json.to_json(opaque)}, *made]
+    return [described | {"plan": plan_json.to_json(opaque)}, *queries]
 
 
 def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
-    """What the function of `foreachBatch` writes of a micro-batch, and why of others it writes
+    """The writes of the function of `foreachBatch` of a micro-batch, and why of others it writes
     something else; empty where it does not: not of other numbers, nor of more rows or none."""
     several: list[list[Started]] = []
     places: dict[str, Started] = {}
@@ -275,32 +275,32 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
     finally:
         home.answers.counts = None
         home.places.in_batch = False
-    found = [*places.values()] if unknown or differs else several[0]
+    queries = [*places.values()] if unknown or differs else several[0]
     if unknown:
-        return found, f"what is written depends on `{unknown[0]}`, which is not known"
+        return queries, f"what is written depends on `{unknown[0]}`, which is not known"
     text = shown(body)
     if text.kept:
-        return found, f"what is written depends on `{text.kept}`, which the function changes"
+        return queries, f"what is written depends on `{text.kept}`, which the function changes"
     if text.lost:
-        return found, f"rows are missing where a write fails, which `{text.lost}` passes over"
+        return queries, f"rows are missing where a write fails, which `{text.lost}` passes over"
     if outside.CHANGED:
-        return found, f"`{outside.CHANGED[0]}` changes what micro-batches before have written"
+        return queries, f"`{outside.CHANGED[0]}` changes what micro-batches before have written"
     if any(query["options"].get(_VERSION, "") not in ("", _NUMBER) for query in texts[0]):
-        return found, f"of the micro-batches with one {_VERSION}, only the first is written"
-    return found, f"what is written depends on {differs}" if differs else ""
+        return queries, f"of the micro-batches with one {_VERSION}, only the first is written"
+    return queries, f"what is written depends on {differs}" if differs else ""
 
 
 def _but_empty(
     expected: list[dict[str, Any]],
     written: list[Started],
-    found: list[dict[str, Any]],
+    queries: list[dict[str, Any]],
     given: counts.Counts,
 ) -> bool:
     """Whether all that a function has not written of what was expected has no records."""
     missing = [
-        started for query, started in zip(expected, written, strict=True) if query not in found
+        started for query, started in zip(expected, written, strict=True) if query not in queries
     ]
-    return all(query in expected for query in found) and (
+    return all(query in expected for query in queries) and (
         not given.whole or all(given.is_empty(started.command.input) for started in missing)
     )
 
@@ -345,7 +345,7 @@ def _written(
     varies: str,
     started: Any,
 ) -> dict[str, Any] | None:
-    """What the function of `foreachBatch` writes of a micro-batch; None: nothing of it. `varies`:
+    """A write of the function of `foreachBatch` of a micro-batch; None: nothing of it. `varies`:
     why it writes something else of another one. `started`: where its query is."""
     described, plan = _query(home, written, in_batch=True)
     options = described["options"]
@@ -382,8 +382,8 @@ def _written(
         plan = ir.Opaque(
             (plan,), plan.columns, merged, position=written.position, keys=first, assumes=assumes
         )
-    made = {"plan": plan_json.to_json(plan), "in_batch": True, "code": code, "started": started}
-    return described | made
+    fields = {"plan": plan_json.to_json(plan), "in_batch": True, "code": code, "started": started}
+    return described | fields
 
 
 def _first_only(command: Any) -> bool:
@@ -426,10 +426,15 @@ def _merged(
         reason = f"{into} keeps, of records with the same key, what came last"
         return plan, None, reason, assumes
     actions = [action.merge_action for action in command.not_matched_actions]
-    whole = all(
+    inserts_all = all(
         action.action_type == INSERTING and not action.HasField("condition") for action in actions
     )
-    if whole and len(actions) == 1 and keys and {key.name.lower() for key in keys} == set(ties):
+    if (
+        inserts_all
+        and len(actions) == 1
+        and keys
+        and {key.name.lower() for key in keys} == set(ties)
+    ):
         return rows, tuple(map(ir.Ref, keys)), (
             f"{into} inserts the first record of each {', '.join(ties)}, and those without one in "
             "each micro-batch"

@@ -76,7 +76,7 @@ OF_FILES: Final = CONSTANT | {"cloudfiles", "delta"}
 
 @dataclass
 class Sources:
-    """What names stand for. `read` grows: each external source, described once by its name."""
+    """The sources that names stand for. `read` grows: each external one, described once by name."""
 
     declared: Declared = field(default_factory=dict)
     read: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Sources:
             self.mentioned.setdefault(name.lower(), name)
 
     def source(self, read: Any, at: Position | None) -> Relation | None:
-        """What a `Read` stands for; None where nothing is known of it."""
+        """The relation that a `Read` stands for; None where nothing is known of it."""
         if read.WhichOneof("read_type") == "named_table":
             return self._table(read, at)
         data = read.data_source
@@ -124,8 +124,8 @@ class Sources:
         stays = Role.TABLE if constant or fixed else Role.MUTABLE
         role = Role.STREAM if read.is_streaming else stays
         if columns is None:
-            made = tuple(self._mentioned())
-            made_of = Source(name, made, role, complete=False, files=files, position=at)
+            mentioned = tuple(self._mentioned())
+            made_of = Source(name, mentioned, role, complete=False, files=files, position=at)
             return self._dated(made_of, data)
         typed = tuple(Column(n, t, m) for n, t, m in columns)
         if (data.format or "parquet").lower() in OF_FILES:
@@ -185,8 +185,8 @@ class Sources:
         if columns is not None:
             described["columns"] = _written(data.schema, columns)
         path = described.get("path") or options.get("path") or ""
-        told = options.get("subscribe") or options.get("topic") or path or data.format or "source"
-        base = re.sub(r"\W+", "_", _last(told)).strip("_").lower() or "source"
+        origin = options.get("subscribe") or options.get("topic") or path or data.format or "source"
+        base = re.sub(r"\W+", "_", _last(origin)).strip("_").lower() or "source"
         if base in self.taken or keyword.iskeyword(base):
             base = f"{base}_source"
         elif base[0].isdigit():

@@ -99,7 +99,7 @@ def stand_in(spark: Any, answers: Answers, grows: Callable[[Any], bool]) -> None
 
     mode = DataFrameWriter.mode
 
-    def said(writer: Any, saveMode: Any) -> Any:  # noqa: N803
+    def set_mode(writer: Any, saveMode: Any) -> Any:  # noqa: N803
         # The client knows only the shorter of two names.
         fails = isinstance(saveMode, str) and saveMode.lower() in ("errorifexists", "default")
         return mode(writer, "error" if fails else saveMode)
@@ -125,7 +125,7 @@ def stand_in(spark: Any, answers: Answers, grows: Callable[[Any], bool]) -> None
         return schema.fget(frame)
 
     # Nothing is ever sent to a worker.
-    _replace(DataFrameWriter, mode=said)
+    _replace(DataFrameWriter, mode=set_mode)
     _replace(DataFrame, count=wraps(count)(counted), withWatermark=watermarked)
     _replace(DataFrame, columns=property(named), schema=property(described))
     _replace(DataFrame, checkpoint=_itself, localCheckpoint=_itself)

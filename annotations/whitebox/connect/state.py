@@ -39,7 +39,7 @@ def _deduplicate(home: Relations, proto: Any, at: Position | None) -> Built:
             return home.user_code([over], "duplicates by columns that are not known", at)
         keys = tuple(value.column for value in values if isinstance(value, Ref))
     relation = ir.Deduplicate(over.relation, keys, proto.within_watermark, at)
-    return home.made(relation, [over], over.columns)
+    return home.node(relation, [over], over.columns)
 
 
 def _with_watermark(home: Relations, proto: Any, at: Position | None) -> Built:
@@ -51,7 +51,7 @@ def _with_watermark(home: Relations, proto: Any, at: Position | None) -> Built:
 
     delay = seconds_of(proto.delay_threshold)
     relation = ir.Watermark(over.relation, value.column, delay, at)
-    return home.made(relation, [over], over.columns)
+    return home.node(relation, [over], over.columns)
 
 
 def _join(home: Relations, proto: Any, at: Position | None) -> Built:
@@ -61,7 +61,7 @@ def _join(home: Relations, proto: Any, at: Position | None) -> Built:
         left = _padded(home, left)
     if kind is ir.JoinKind.FULL or proto.join_type == 3:
         right = _padded(home, right)
-    both = home.made(
+    both = home.node(
         ir.Join(left.relation, right.relation, ir.JoinKind.INNER, None, position=at),
         [left, right],
         left.columns + right.columns,
@@ -86,9 +86,9 @@ def _join(home: Relations, proto: Any, at: Position | None) -> Built:
     ends = (right, left) if swapped else (left, right)
     relation = ir.Join(ends[0].relation, ends[1].relation, kind, condition, position=at)
     if kind in (ir.JoinKind.SEMI, ir.JoinKind.ANTI):
-        return home.made(relation, [left], left.columns)
+        return home.node(relation, [left], left.columns)
     if not pairs:
-        return home.made(relation, [left, right], left.columns + right.columns)
+        return home.node(relation, [left, right], left.columns + right.columns)
     return _using(home, relation, left, right, pairs, swapped, at)
 
 
@@ -99,7 +99,7 @@ def _padded(home: Relations, side: Built) -> Built:
         return side
     for old, new in exchange.items():
         home.names.copy(new, old)
-    return home.made(relation, [side], tuple(exchange.get(c, c) for c in side.columns))
+    return home.node(relation, [side], tuple(exchange.get(c, c) for c in side.columns))
 
 
 def _using(
@@ -112,7 +112,7 @@ def _using(
     at: Position | None,
 ) -> Built:
     """USING: the common columns once and first, then the others of both sides."""
-    inner = home.made(join, [left, right], left.columns + right.columns)
+    inner = home.node(join, [left, right], left.columns + right.columns)
     gone = {value.column for _, *pair in pairs for value in pair if isinstance(value, Ref)}
     outputs: list[tuple[str, Expression]] = []
     for name, of_left, of_right in pairs:
@@ -151,10 +151,10 @@ def _set_op(home: Relations, proto: Any, at: Position | None) -> Built:
     )
     if proto.set_op_type == 2:
         union: Relation = ir.Union((ends[0], ends[1]), columns, at)
-        return home.made(union, [])
+        return home.node(union, [])
     kind = ir.SetKind.INTERSECT if proto.set_op_type == 1 else ir.SetKind.EXCEPT
     relation = ir.SetOperation(ends[0], ends[1], kind, columns, proto.is_all, at)
-    return home.made(relation, [])
+    return home.node(relation, [])
 
 
 def _by_name(

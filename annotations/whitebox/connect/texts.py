@@ -48,10 +48,10 @@ def with_arguments(query: Any) -> str:
     query.ClearField("named_arguments")
     query.ClearField("pos_arguments")
 
-    def value(found: re.Match[str]) -> str:
-        if found[0] == "?" and placed:
+    def value(match: re.Match[str]) -> str:
+        if match[0] == "?" and placed:
             return placed.pop(0)
-        return named.get(found[1] or "", found[0])
+        return named.get(match[1] or "", match[0])
 
     return _PARAMETER.sub(value, query.query)
 
@@ -106,7 +106,7 @@ def select_list(
 
 
 def _star(entry: Any, exp: Any) -> str | None:
-    """What stands before the star of `*`, `a.*`; None for anything else."""
+    """The text before the star of `*`, `a.*`; None for anything else."""
     if isinstance(entry, exp.Star):
         return ""
     if isinstance(entry, exp.Column) and isinstance(entry.this, exp.Star):
@@ -146,8 +146,8 @@ def query(
         column = len(before) - before.rfind("\n") if "\n" in before else 1
         return Position(at.file, at.line + before.count("\n"), column)
 
-    found = read(text, inputs=inputs, place=place)
-    return filled(found.plan, plain)
+    answer = read(text, inputs=inputs, place=place)
+    return filled(answer.plan, plain)
 
 
 def named(text: str, views: Container[str] = ()) -> str:
@@ -160,25 +160,25 @@ def named(text: str, views: Container[str] = ()) -> str:
     'SELECT extract(YEAR FROM $at) FROM table_1'
     """
 
-    def called(found: re.Match[str]) -> str:
-        before = text[: found.start()]
-        if found[2].upper() == "FROM" and not re.search(
+    def called(match: re.Match[str]) -> str:
+        before = text[: match.start()]
+        if match[2].upper() == "FROM" and not re.search(
             r"\bSELECT\b", _inner(before), re.IGNORECASE
         ):
-            return found[0]
-        whole = f"{found[3]}{found[4] or ''}"
-        if whole in views:
-            return found[0]
-        if whole in MADE:
-            note(f"`{found[3]}` is not known here, and taken for the name of a table")
-        name = found[3].replace("$", "")
-        return found[1] + (name if "." in name else f"table_{name}")
+            return match[0]
+        table = f"{match[3]}{match[4] or ''}"
+        if table in views:
+            return match[0]
+        if table in MADE:
+            note(f"`{match[3]}` is not known here, and taken for the name of a table")
+        name = match[3].replace("$", "")
+        return match[1] + (name if "." in name else f"table_{name}")
 
     return _OF_PLACE.sub(called, text)
 
 
 def _inner(text: str) -> str:
-    """What stands behind the last bracket that is open at the end of a text."""
+    """The text behind the last bracket that is open at its end."""
     depth = 0
     for at in range(len(text) - 1, -1, -1):
         depth += (text[at] == ")") - (text[at] == "(")
@@ -309,10 +309,12 @@ def _undotted(text: str, tables: Mapping[str, Table]) -> tuple[str, dict[str, Ta
     plain = dict(tables)
     for name, table in tables.items():
         if "." in name:
-            whole = re.escape(name).replace(r"\.", r"`?\.`?")
-            pattern = re.compile(rf"`?\b{whole}\b`?", re.IGNORECASE)
-            text = pattern.sub(lambda found: re.sub(r"[.`]", "_", found[0]), text)
-            for written in {re.sub(r"[.`]", "_", found) for found in _written(pattern, text, name)}:
+            escaped = re.escape(name).replace(r"\.", r"`?\.`?")
+            pattern = re.compile(rf"`?\b{escaped}\b`?", re.IGNORECASE)
+            text = pattern.sub(lambda match: re.sub(r"[.`]", "_", match[0]), text)
+            for written in {
+                re.sub(r"[.`]", "_", spelling) for spelling in _written(pattern, text, name)
+            }:
                 plain[written] = table
             del plain[name]
     return text, plain
@@ -361,5 +363,5 @@ def _placed(leaf: ir.Source, plan: ir.Relation) -> ir.Relation:
 
 def words(text: str) -> Iterator[str]:
     """The names in a text of SQL, with the parts of a name together."""
-    for found in re.findall(r"(?:`[^`]+`|[A-Za-z_]\w*)(?:\.(?:`[^`]+`|\w+))*", text):
-        yield found.replace("`", "")
+    for name in re.findall(r"(?:`[^`]+`|[A-Za-z_]\w*)(?:\.(?:`[^`]+`|\w+))*", text):
+        yield name.replace("`", "")

@@ -62,8 +62,8 @@ _OF_ALL: Final = words("all any enumerate len max min reversed set sorted sum")
 
 
 def whole_batch(module: ModuleText, node: Definition, depth: int = 3) -> str:
-    """What a function of pandas does with all rows of a batch, or a method that it gives them
-    to, or a function that it calls for each batch."""
+    """The part of a function of pandas that uses all rows of a batch, or of a method that it gives
+    them to, or of a function that it calls for each batch."""
     batches = batches_of(node)
     named = methods_given_all(module, node)
     inside: list[Definition] = [
@@ -77,8 +77,8 @@ def whole_batch(module: ModuleText, node: Definition, depth: int = 3) -> str:
             case ast.Call(func=ast.Name(id="map"), args=args) if batches & {*map(root_of, args)}:
                 inside += [argument for argument in args if isinstance(argument, ast.Lambda)]
     deeper = (whole_batch(module, value, depth - 1) for value in inside)
-    if depth and (found := next(filter(None, deeper), "")):
-        return found
+    if depth and (use := next(filter(None, deeper), "")):
+        return use
     whole_rows = {
         argument.arg
         for argument in node.args.args
@@ -114,8 +114,8 @@ def whole_batch(module: ModuleText, node: Definition, depth: int = 3) -> str:
             of_all |= getattr(inner, "attr", "").startswith(_FITTING)
             if of_all or (root == "pyarrow.compute" and last in _ARROW):
                 return ast.unparse(inner)[:60]
-    if whole := _of_all(module, node):
-        return whole
+    if use := _of_all(module, node):
+        return use
     body = node.body if isinstance(node, Named) else []
     assigned = [part for part in body if isinstance(part, ast.Assign)]
     before = {name for part in assigned for name in stored(part)}
@@ -142,7 +142,7 @@ def given_all(module: ModuleText, node: Definition) -> set[str]:
 
 
 def _of_all(module: ModuleText, node: Definition) -> str:
-    """What Python asks of all rows of a batch, or of one at some place."""
+    """The part of a function in which Python asks all rows of a batch, or one at some place."""
     batches = batches_of(node)
     times = [inner for inner in outer(node) if isinstance(inner, ast.BinOp)]
     as_long = {id(t.right) for t in times if isinstance(t.left, ast.List)}
@@ -170,11 +170,13 @@ def batches_of(node: Definition) -> set[str]:
         argument.arg: ast.unparse(argument.annotation) if argument.annotation else ""
         for argument in args
     }
-    found = {*notes} - {"self"}
+    batches = {*notes} - {"self"}
     single = {name for name, note in notes.items() if note and "Iterator" not in note}
-    found |= {n for loop in loops if root_of(loop.iter) not in single for n in stored(loop.target)}
+    batches |= {
+        n for loop in loops if root_of(loop.iter) not in single for n in stored(loop.target)
+    }
     within = [inner for inner in outer(node) if isinstance(inner, ast.comprehension)]
-    found |= {
+    batches |= {
         n
         for loop in within
         if isinstance(loop.iter, ast.Name) and loop.iter.id in notes.keys() - single
@@ -182,9 +184,9 @@ def batches_of(node: Definition) -> set[str]:
     }
     for _ in range(3):
         for part in outer(node):
-            if isinstance(part, ast.Assign) and made_of(part.value) & found:
-                found |= {t.id for t in part.targets if isinstance(t, ast.Name)}
-    return found
+            if isinstance(part, ast.Assign) and made_of(part.value) & batches:
+                batches |= {t.id for t in part.targets if isinstance(t, ast.Name)}
+    return batches
 
 
 def made_of(node: ast.AST) -> set[str]:

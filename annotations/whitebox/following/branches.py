@@ -44,7 +44,7 @@ State: TypeAlias = list[tuple[dict[str, Any] | list[Any], Any]]
 
 
 class Yielded(list[Any]):
-    """What a generator of the script yields, all of it at once."""
+    """The values that a generator of the script yields, all of them at once."""
 
 
 class Branches:
@@ -77,21 +77,21 @@ class Branches:
         """Whatever may be set from here: names, what objects and classes hold, lists."""
         todo: list[Any] = [scope.names, *(outer.names for outer in scope.around())]
         todo += [target.names for target in self.objects]
-        found: dict[int, tuple[Any, Any]] = {}
+        copies: dict[int, tuple[Any, Any]] = {}
         while todo:
             holder = todo.pop()
-            if id(holder) in found or isinstance(holder, Environment):
+            if id(holder) in copies or isinstance(holder, Environment):
                 continue
             copy: Any = dict(holder) if isinstance(holder, dict) else list(holder)
-            found[id(holder)] = (holder, copy)
+            copies[id(holder)] = (holder, copy)
             inside = holder.values() if isinstance(holder, dict) else holder
             todo += [
                 value.names if isinstance(value, Class) else value
                 for value in inside
                 if isinstance(value, dict | list | Class)
             ]
-        self._steps += len(found) // 2
-        return list(found.values())
+        self._steps += len(copies) // 2
+        return list(copies.values())
 
     def _either(self, states: Sequence[State], test: str) -> None:
         """Let everything that may be set be as in one of several states."""
@@ -100,16 +100,16 @@ class Branches:
         for key, holder in holders.items():
             several = [copy[key] for copy in copies if key in copy]
             if isinstance(holder, dict):
-                made = dict(several[0])
+                merged = dict(several[0])
                 for copy in several[1:]:
-                    for name in copy.keys() | made.keys():
-                        if copy.get(name, UNSET) is not made.get(name, UNSET):
-                            made[name] = UNSET
-                for name in [name for name, value in made.items() if value is UNSET]:
+                    for name in copy.keys() | merged.keys():
+                        if copy.get(name, UNSET) is not merged.get(name, UNSET):
+                            merged[name] = UNSET
+                for name in [name for name, value in merged.items() if value is UNSET]:
                     values = [value.get(name, UNSET) for value in several]
-                    made[name] = self._one_of(values, name, test)
+                    merged[name] = self._one_of(values, name, test)
                 holder.clear()
-                holder.update(made)
+                holder.update(merged)
             elif len({len(value) for value in several}) == 1:
                 holder[:] = [
                     self._one_of(parts, "item", test) for parts in zip(*several, strict=True)
@@ -125,30 +125,32 @@ class Branches:
         for value in values:
             if value is not UNSET and not any(same_value(value, item) for item in several):
                 several.append(value)
-        made = [value for value in several if value is not None]
-        if len(several) == 1 or (len(made) == 1 and not isinstance(made[0], permitted.PLAIN)):
-            return made[0] if made else None  # nothing can be done with the others
-        frames = [value for value in made if permitted.frame(value)]
-        if all(isinstance(value, Function | Method) for value in made):
+        candidates = [value for value in several if value is not None]
+        if len(several) == 1 or (
+            len(candidates) == 1 and not isinstance(candidates[0], permitted.PLAIN)
+        ):
+            return candidates[0] if candidates else None  # nothing can be done with the others
+        frames = [value for value in candidates if permitted.frame(value)]
+        if all(isinstance(value, Function | Method) for value in candidates):
 
             def any_of_them(*arguments: Any, **named: Any) -> Any:
                 self._unsure += 1
                 try:
-                    given = [self._call(value, arguments, named) for value in made]
+                    given = [self._call(value, arguments, named) for value in candidates]
                 finally:
                     self._unsure -= 1
                 return self._one_of(given, name, test)
 
-            any_of_them.chosen_from = tuple(made)  # type: ignore[attr-defined]
+            any_of_them.chosen_from = tuple(candidates)  # type: ignore[attr-defined]
             self._given[id(any_of_them)] = any_of_them
             return any_of_them
         if not frames:
             return chance_of([*values, test], Outside(f"${name}"))
-        whole = frames[0]
+        union = frames[0]
         for frame in frames[1:]:
-            whole = whole.union(frame)
+            union = union.union(frame)
         place = () if test.startswith("how") else (PLACE,)  # running it tells how often
-        return whole.hint(UNREAD, f"{test} is not known here", *place)
+        return union.hint(UNREAD, f"{test} is not known here", *place)
 
 
 def restore(state: State) -> None:

@@ -195,7 +195,7 @@ class Calls(Evaluator):
                 return self._decorated(function, first)
             return self._also_read(function, Outside.__call__(function, *arguments, **named))
         if isinstance(function, Class):
-            return classes.made(self, function, arguments, named)
+            return classes.instance(self, function, arguments, named)
         if permitted.of_frames(function) and arguments and permitted.frame(arguments[0]):
             function, arguments = getattr(arguments[0], function.__name__), arguments[1:]
         if isinstance(function, Object):
@@ -215,8 +215,8 @@ class Calls(Evaluator):
         if any(function is known for known in _DECIDING) and (
             holds_open(arguments) or self._of_script(named.get("key"))
         ):
-            whole = arguments[0] if len(arguments) == 1 and are_lists(arguments) else arguments
-            return self._one_of(whole, "value", "which of several values is chosen")
+            values = arguments[0] if len(arguments) == 1 and are_lists(arguments) else arguments
+            return self._one_of(values, "value", "which of several values is chosen")
         if id(function) not in self._given and not permitted.callable_(function):
             return Outside(f"${getattr(function, '__name__', 'value')}")(*arguments, **named)
         owner: Any = getattr(function, "__self__", None)
@@ -232,9 +232,9 @@ class Calls(Evaluator):
             reason = f"an argument of `{name}` is not known, as nothing was run"
             return permitted.as_given(name, frame.hint(UNREAD, reason))
         if type(owner) is dict and name in _TOLD and holds_open((arguments[0], *owner)):
-            found = function(*arguments) if arguments[0] in owner else (*arguments, None)[1]
+            entry = function(*arguments) if arguments[0] in owner else (*arguments, None)[1]
             by_default = isinstance(arguments[0], Open) and name == "get"
-            return self._chosen(owner, found, *([] if by_default else [None]))
+            return self._chosen(owner, entry, *([] if by_default else [None]))
         if type(owner) is dict and name == "update" and any(map(is_unknown, arguments)):
             open_up(owner)
             return None
@@ -302,9 +302,9 @@ class Calls(Evaluator):
 
         if not isinstance(function, Function):
             return self._partially(function if returnType is None else returnType, kind)
-        made = _create_udf(function, returnType, kind or function.batches())
-        self._given[id(made)] = made
-        return made
+        udf = _create_udf(function, returnType, kind or function.batches())
+        self._given[id(udf)] = udf
+        return udf
 
     def _partially(self, returns: Any, kind: Any) -> Any:
         def decorate(function: Any) -> Any:
@@ -471,7 +471,7 @@ class Calls(Evaluator):
         if not isinstance(target, Object) or not target.kind.fields:
             return Outside("$dataclasses.replace()")
         known = {f.name: target.names[f.name] for f in target.kind.fields if f.name in target.names}
-        return classes.made(self, target.kind, (), known | named)
+        return classes.instance(self, target.kind, (), known | named)
 
     def _named_tuple(self, name: Any, fields: Any, *_: Any, **named: Any) -> Any:
         """`collections.namedtuple`."""
@@ -486,9 +486,9 @@ class Calls(Evaluator):
 
     def _simple(self, *arguments: Any, **named: Any) -> Any:
         """`types.SimpleNamespace`."""
-        made = Object(classes.without_text("SimpleNamespace"), named, plain=not named)
-        self.objects.append(made)
-        return Outside("$types.SimpleNamespace()") if arguments else made
+        namespace = Object(classes.without_text("SimpleNamespace"), named, plain=not named)
+        self.objects.append(namespace)
+        return Outside("$types.SimpleNamespace()") if arguments else namespace
 
     def _reduce(self, function: Any, values: Any, *first: Any) -> Any:
         """`functools.reduce`, of functions that may be called."""

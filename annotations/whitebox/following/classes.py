@@ -105,7 +105,7 @@ class Class:
         return (kind for place, kind in enumerate(several) if last[id(kind)] == place)
 
     def member(self, name: str, *, after: Class | None = None) -> Any:
-        """What the class calls by that name, in a base behind `after`; `_MISSING` where nothing."""
+        """The member of that name, in a base behind `after`; `_MISSING` where there is none."""
         order = list(self.order())
         if after is not None:
             order = order[order.index(after) + 1 :]
@@ -150,8 +150,8 @@ class Method:
         self.__doc__ = None
         self.__code__ = function.__code__
         self._function = function
-        if (whole := getattr(function, "__signature__", None)) is not None:
-            self.__signature__ = whole.replace(parameters=[*whole.parameters.values()][1:])
+        if (signature := getattr(function, "__signature__", None)) is not None:
+            self.__signature__ = signature.replace(parameters=[*signature.parameters.values()][1:])
 
     def from_outside(self, *arguments: Any, **named: Any) -> Any:
         """The value that it returns where it may be given more than these arguments."""
@@ -164,7 +164,7 @@ class Method:
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """What its parameters are by default."""
+        """The values of its parameters by default."""
         return getattr(self._function, "given", {})
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -190,10 +190,10 @@ def defined(interpreter: Follower, node: ast.ClassDef, scope: Any, inner: Any) -
     foreign = False
     for base in node.bases:
         word = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
-        found = interpreter.value(base, scope)
-        if isinstance(found, Class):
-            bases.append(found)
-        elif isinstance(found, type) and found.__module__.startswith("pyspark.sql.streaming"):
+        value = interpreter.value(base, scope)
+        if isinstance(value, Class):
+            bases.append(value)
+        elif isinstance(value, type) and value.__module__.startswith("pyspark.sql.streaming"):
             foreign = True
         else:
             words.add(word.rpartition(".")[2])
@@ -210,42 +210,44 @@ def defined(interpreter: Follower, node: ast.ClassDef, scope: Any, inner: Any) -
     ):
         return None
     plain = [k for k in node.keywords if k.arg != "metaclass" or "ABCMeta" not in ast.unparse(k)]
-    made = Class(node.name, scope.file, node, scope, tuple(bases), foreign, words=frozenset(words))
-    begin = made.member("__init_subclass__")
+    result = Class(
+        node.name, scope.file, node, scope, tuple(bases), foreign, words=frozenset(words)
+    )
+    begin = result.member("__init_subclass__")
     if plain and (begin is _MISSING or any(k.arg in (None, "metaclass") for k in plain)):
         return None
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef):
             before = inner.names.get(statement.name)
-            member = _member(interpreter, statement, scope, made)
+            member = _member(interpreter, statement, scope, result)
             if isinstance(before, _Bound) and _sets(statement):
-                member = replace(before, setter=interpreter.function(statement, scope, made))
+                member = replace(before, setter=interpreter.function(statement, scope, result))
             inner.names[statement.name] = member
         elif isinstance(statement, ast.AnnAssign) and statement.value is None:
             continue
         else:
             interpreter.follow(statement, inner)
-    made.names = inner.names
-    models = any(kind.words & _MODELS for kind in made.order())
-    unknown = models and any(isinstance(made.names.get(d.name), Outside) for d in node.body
+    result.names = inner.names
+    models = any(kind.words & _MODELS for kind in result.order())
+    unknown = models and any(isinstance(result.names.get(d.name), Outside) for d in node.body
                              if isinstance(d, ast.FunctionDef))  # fmt: skip
-    if made.names.keys() & _NOT_FOLLOWED or unknown:
+    if result.names.keys() & _NOT_FOLLOWED or unknown:
         return None
-    if made.enumerates:
-        _enumerate(made, node)
-    elif words & _THREADS and "run" in made.names:
-        made.names["start"] = made.names["run"]
-    inherited = [f for base in reversed([*made.order()][1:]) for f in base.fields or ()]
+    if result.enumerates:
+        _enumerate(result, node)
+    elif words & _THREADS and "run" in result.names:
+        result.names["start"] = result.names["run"]
+    inherited = [f for base in reversed([*result.order()][1:]) for f in base.fields or ()]
     if decorators or models or "NamedTuple" in words:
         own = list(_fields(node))
-        kept = [f for f in inherited if f.name not in {field.name for field in own}]
-        made.fields = [*kept, *own]
+        remaining = [f for f in inherited if f.name not in {field.name for field in own}]
+        result.fields = [*remaining, *own]
     elif inherited:
-        made.fields = inherited
+        result.fields = inherited
     if begin is not _MISSING:
         function = begin.function if isinstance(begin, _Bound) else begin
-        function(made, **{str(k.arg): interpreter.value(k.value, scope) for k in plain})
-    return made
+        function(result, **{str(k.arg): interpreter.value(k.value, scope) for k in plain})
+    return result
 
 
 def _enumerate(kind: Class, node: ast.ClassDef) -> None:
@@ -260,9 +262,9 @@ def _enumerate(kind: Class, node: ast.ClassDef) -> None:
             if (other := next(same, None)) is not None and not isinstance(value, Outside):
                 kind.names[name] = other
                 continue
-            kind.names[name] = made = Object(kind, {"name": name, "value": value}, plain=False)
+            kind.names[name] = member = Object(kind, {"name": name, "value": value}, plain=False)
             if (begin := kind.member("__init__")) is not _MISSING:
-                begin(made, *(value if isinstance(value, tuple) else (value,)))
+                begin(member, *(value if isinstance(value, tuple) else (value,)))
 
 
 def _member(interpreter: Follower, node: ast.FunctionDef, scope: Any, kind: Class) -> Any:
@@ -313,12 +315,12 @@ def _describes(call: ast.Call) -> bool:
 def without_text(name: str, bases: Sequence[str] = (), fields: Sequence[str] = ()) -> Class:
     """A class of Python's own that no text of the script defines, with these fields."""
     node = ast.ClassDef(name, [], [], [], [])
-    made = Class(name, Path("<"), node, None, (), False, words=frozenset(bases))
-    made.fields = [Field(field, None, None) for field in fields] or None
-    return made
+    kind = Class(name, Path("<"), node, None, (), False, words=frozenset(bases))
+    kind.fields = [Field(field, None, None) for field in fields] or None
+    return kind
 
 
-def made(
+def instance(
     interpreter: Follower, kind: Class, arguments: tuple[Any, ...], named: Mapping[str, Any]
 ) -> Any:
     """A new object of a class, its `__init__` called; of an enumeration, the one of a value."""
@@ -369,32 +371,38 @@ def attribute(owner: Class | Object | Super, name: str) -> Any:
             return owner.names[name]
     if isinstance(owner, Super):
         holder = owner.of
-        found = (holder.kind if isinstance(holder, Object) else holder).member(
+        member = (holder.kind if isinstance(holder, Object) else holder).member(
             name, after=owner.after
         )
     else:
-        found = owner.member(name) if isinstance(owner, Class) else owner.kind.member(name)
+        member = owner.member(name) if isinstance(owner, Class) else owner.kind.member(name)
         holder = owner
-    if found is _MISSING:
+    if member is _MISSING:
         # `super().__init__()` of a base that only marks the class
         empty = name in ("__init__", "__init_subclass__")
         return (lambda *_, **__: None) if empty else Outside(f"${name}")
-    if isinstance(found, _Bound):
+    if isinstance(member, _Bound):
         kind = holder if isinstance(holder, Class) else holder.kind
-        match found.how:
+        match member.how:
             case "staticmethod":
-                return found.function
+                return member.function
             case "classmethod":
-                return Method(found.function, kind)
+                return Method(member.function, kind)
             case _:
-                return found.function(holder) if isinstance(holder, Object) else Outside(f"${name}")
+                return (
+                    member.function(holder) if isinstance(holder, Object) else Outside(f"${name}")
+                )
     kind = holder if isinstance(holder, Class) else holder.kind
-    if not hasattr(found, "__code__"):
+    if not hasattr(member, "__code__"):
         lost = any(base.lost for base in kind.order()) or getattr(holder, "lost", False)
-        return Outside(f"${name}") if lost else found
-    if isinstance(holder, Object) and hasattr(found, "__code__") and not isinstance(found, Method):
-        return Method(found, holder)
-    return found
+        return Outside(f"${name}") if lost else member
+    if (
+        isinstance(holder, Object)
+        and hasattr(member, "__code__")
+        and not isinstance(member, Method)
+    ):
+        return Method(member, holder)
+    return member
 
 
 def put(owner: Class | Object, name: str, value: Any) -> None:

@@ -99,7 +99,7 @@ def opened(path: Any, mode: str = "r", *_: Any, **__: Any) -> Any:
 
 
 def _elsewhere(call: str, path: Any) -> Outside:
-    """What a file holds that is not here."""
+    """The content of a file that is not here."""
     if not isinstance(path, Outside):
         outside.note_once(f"{SETTINGS} {str(path)[-60:]} stay as they are")
     return Outside(f"${call}()")
@@ -131,8 +131,8 @@ def _loading(parse: Callable[[str], Any]) -> Callable[..., Any]:
         text = source.read() if isinstance(source, Opened) else source
         if isinstance(text, Outside) or not isinstance(text, str):
             return Outside("$load()")
-        found = parse(text)
-        return as_default(found) if isinstance(text, Default) else found
+        content = parse(text)
+        return as_default(content) if isinstance(text, Default) else content
 
     return load
 
@@ -173,18 +173,18 @@ class Parser:
         """The text of an option."""
         if not self._known:
             return Outside(f"${option}")
-        found = self._found.get(section, option, fallback=given.get("fallback"))
-        return as_default(found)
+        value = self._found.get(section, option, fallback=given.get("fallback"))
+        return as_default(value)
 
     def getint(self, section: str, option: str, *_: Any, **given: Any) -> Any:
         """The number of an option."""
-        found = self.get(section, option, **given)
-        return as_default(int(str(found))) if isinstance(found, Default) else found
+        value = self.get(section, option, **given)
+        return as_default(int(str(value))) if isinstance(value, Default) else value
 
     def items(self, section: str, *_: Any, **__: Any) -> Any:
         """The options of a section, and their texts."""
-        found = self[section]
-        return found if isinstance(found, Outside) else as_default(list(found.items()))
+        options = self[section]
+        return options if isinstance(options, Outside) else as_default(list(options.items()))
 
     def sections(self) -> Any:
         """The names of the sections."""

@@ -126,13 +126,13 @@ class Evaluator(Branches):
             result = unknown_of(node)
         if type(result) is str and not isinstance(node, ast.Constant) and holds_unknown(result):
             result = Default(result)  # made of what is not known: it decides nothing
-        found = Chance.of(result) if isinstance(result, str) else None
-        if found is None and isinstance(result, Outside | bytes | slice):
-            found = self._drawn  # it was made of that
-            result = result if found is None else Outside(f"${found.text}()")
-        elif found is None and isinstance(node, ast.Attribute):
-            found = self._drawn  # of a method, and of what it gives
-        self._drawn = min(filter(None, (before, found)), key=of_file, default=None)
+        chance = Chance.of(result) if isinstance(result, str) else None
+        if chance is None and isinstance(result, Outside | bytes | slice):
+            chance = self._drawn  # it was made of that
+            result = result if chance is None else Outside(f"${chance.text}()")
+        elif chance is None and isinstance(node, ast.Attribute):
+            chance = self._drawn  # of a method, and of what it gives
+        self._drawn = min(filter(None, (before, chance)), key=of_file, default=None)
         return result
 
     def _read_once(
@@ -178,8 +178,8 @@ class Evaluator(Branches):
                 return self.value(body if known else orelse, scope)
             case ast.JoinedStr(values=values):
                 pieces = [self._piece(piece, scope) for piece in values]
-                whole = "".join(map(str, pieces))
-                return whole if all(map(decides, pieces)) else Default(whole)
+                text = "".join(map(str, pieces))
+                return text if all(map(decides, pieces)) else Default(text)
             case ast.List(elts=parts):
                 return list(self._items(parts, scope))
             case ast.Tuple(elts=parts):
@@ -275,18 +275,18 @@ class Evaluator(Branches):
     def _dict(
         self, keys: Sequence[ast.expr | None], values: Sequence[ast.expr], scope: Scope
     ) -> Any:
-        made: dict[Any, Any] = {}
+        entries: dict[Any, Any] = {}
         by_default = False
         for key, value in zip(keys, values, strict=True):
             inner = self.value(value, scope)
             if key is not None:
-                made[self.value(key, scope)] = inner
+                entries[self.value(key, scope)] = inner
             elif isinstance(inner, dict):
-                made |= inner
+                entries |= inner
                 by_default |= isinstance(inner, Open)
             else:
                 return Outside("$options")
-        return outside.by_default(made, "settings") if by_default else made
+        return outside.by_default(entries, "settings") if by_default else entries
 
     def _loops(self, generators: Sequence[ast.comprehension], scope: Scope) -> Iterator[Scope]:
         if not generators:
@@ -356,8 +356,8 @@ class Evaluator(Branches):
                 rest = ast.BoolOp(op, left) if len(left) > 1 else left[0]
                 ways = [ast.copy_location(rest, left[0]), ast.Constant(None)]
                 last, _ = self._either_value(ways, scope, whether(value, result))
-                whole = isinstance(op, ast.Or) and type(last) in (str, Default)
-                return Default(last) if whole else as_unknown(result)
+                by_default = isinstance(op, ast.Or) and type(last) in (str, Default)
+                return Default(last) if by_default else as_unknown(result)
             if bool(result) == isinstance(op, ast.Or):
                 return result
         return result
@@ -401,15 +401,15 @@ class Evaluator(Branches):
             return self._one_of(container, "item", "the place that is looked up")
         if isinstance(key, slice) and holds_open((key.start, key.stop, key.step)):
             return unknown_of(node)
-        found = container[key]
-        return as_by_default(found) if isinstance(container, Open) else found
+        entry = container[key]
+        return as_by_default(entry) if isinstance(container, Open) else entry
 
-    def _chosen(self, container: dict[Any, Any], *found: Any) -> Any:
-        """What a key finds that is not known, or has a value by default: any of the values. Of
+    def _chosen(self, container: dict[Any, Any], *entries: Any) -> Any:
+        """The value under a key that is not known, or has a value by default: any of the values. Of
         texts and numbers by default, that one is kept."""
-        if len(found) == 1 and (plain := defaulted(found[0])) is not UNSET:
+        if len(entries) == 1 and (plain := defaulted(entries[0])) is not UNSET:
             return plain
-        return self._one_of([*found, *container.values()], "value", "the key that is looked up")
+        return self._one_of([*entries, *container.values()], "value", "the key that is looked up")
 
     def _attribute(self, owner: Any, name: str) -> Any:
         if isinstance(owner, Outside):
@@ -445,16 +445,16 @@ class Evaluator(Branches):
         if missing or isinstance(owner, Function) or not permitted.attribute(owner, name):
             return Outside(f"${name}")
         try:
-            found = getattr(owner, name)
+            value = getattr(owner, name)
         except Refused as refused:  # of the context: what it gives, only data tell
             outside.note(str(refused))
             return Outside("$DataFrame.rdd")
-        if isinstance(found, outside.Several):
-            return self._one_of(found.values, name, f"`{name}`")
-        if permitted.setting(owner, name) and isinstance(found, str):
-            return Default(found)
+        if isinstance(value, outside.Several):
+            return self._one_of(value.values, name, f"`{name}`")
+        if permitted.setting(owner, name) and isinstance(value, str):
+            return Default(value)
         return (
-            found if permitted.value(found) or permitted.callable_(found) else Outside(f"${name}")
+            value if permitted.value(value) or permitted.callable_(value) else Outside(f"${name}")
         )
 
     def _set(self, owner: Any, name: Any, value: Any) -> None:
@@ -497,8 +497,8 @@ class Evaluator(Branches):
                 value = classes.parts(value)
                 known = isinstance(value, list | tuple) and len(value) == len(parts)
                 for number, part in enumerate(parts):
-                    found = value[number] if known else Outside(f"{shown_text(value)}[{number}]")
-                    self._assign(part, found, scope)
+                    item = value[number] if known else Outside(f"{shown_text(value)}[{number}]")
+                    self._assign(part, item, scope)
             case ast.Subscript(value=container, slice=key):
                 inside, at = self.value(container, scope), self.value(key, scope)
                 if isinstance(inside, dict | list) and not isinstance(at, Outside):
@@ -530,12 +530,12 @@ class Evaluator(Branches):
         if word not in _NAMING or scope.value(word) != f"${word}" or node.keywords:
             return UNSET
         arguments = list(self._items(node.args, scope))
-        whole = scope
-        while whole.outer is not None and (word in ("exec", "globals") or whole.comprehension):
-            whole = whole.outer
+        holder = scope
+        while holder.outer is not None and (word in ("exec", "globals") or holder.comprehension):
+            holder = holder.outer
         match word, arguments:
             case (("globals" | "locals" | "vars"), []):
-                return whole.names
+                return holder.names
             case "vars", [Object() as owner]:
                 return owner.names
             case "map", [function, *values] if are_lists(values):
@@ -544,14 +544,14 @@ class Evaluator(Branches):
                 self._set(owner, name, value)
                 return None
             case "getattr", [owner, str(name), *default] if not isinstance(name, Outside | Open):
-                found = self._attribute(owner, name)
-                lacks = isinstance(found, Outside) and bool(default)
-                return self._one_of([found, *default], name, f"`{name}`") if lacks else found
+                member = self._attribute(owner, name)
+                lacks = isinstance(member, Outside) and bool(default)
+                return self._one_of([member, *default], name, f"`{name}`") if lacks else member
             case "exec", [str(text), *_] if not holds_unknown(text):
                 self._body(ast.parse(text).body, scope)
                 return None
             case "exec", _:
-                for names in (scope.names, whole.names):
+                for names in (scope.names, holder.names):
                     names.update({k: outside.lost(v, k) for k, v in names.items() if k[:2] != "__"})
                 return None
         return UNSET
@@ -559,7 +559,7 @@ class Evaluator(Branches):
 
 def _replaced_parts(interpreter: Follower, target: Object, **named: Any) -> Any:
     """`_replace` of a named tuple."""
-    return classes.made(interpreter, target.kind, (), target.names | named)
+    return classes.instance(interpreter, target.kind, (), target.names | named)
 
 
 def _as_dict(_: Follower, target: Object) -> dict[str, Any]:

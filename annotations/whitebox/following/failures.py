@@ -35,7 +35,7 @@ _AWAITING: Final = words("gather get result run run_until_complete wait wait_for
 
 
 def lost(module: ModuleText, node: Definition) -> str:
-    """What lets a function go on where a write of it has failed."""
+    """The part of a function that lets it go on where a write of it has failed."""
     tried_again = {id(item) for item in _tried_again(node)}
     for inner in (part for part in ast.walk(node) if id(part) not in tried_again):
         match inner:
@@ -75,29 +75,29 @@ def _may_write(module: ModuleText, function: Definition, *parts: ast.AST, depth:
         other = module.functions.get(name)
         given = any(isinstance(argument, ast.Name) for argument in call.args)
         if other is not None and depth and other is not function:
-            found = _may_write(module, other, *other.body, depth=depth - 1)
+            writes = _may_write(module, other, *other.body, depth=depth - 1)
         else:
             called = module.called(call.func)
-            found = bool(called) and given and alone(called) is None
-        if found:
+            writes = bool(called) and given and alone(called) is None
+        if writes:
             return True
     return False
 
 
 def _passes_over(module: ModuleText, item: ast.withitem) -> str:
-    """What in a `with` lets the code behind it go on where an error is met."""
-    made = item.context_expr
-    if module.called(made) == "contextlib.suppress":
+    """The name in a `with` that lets the code behind it go on where an error is met."""
+    context = item.context_expr
+    if module.called(context) == "contextlib.suppress":
         return "contextlib.suppress"
-    name = root_of(made.func) if isinstance(made, ast.Call) else root_of(made)
+    name = root_of(context.func) if isinstance(context, ast.Call) else root_of(context)
     made_by = module.values.get(name)
     kind = module.classes.get(name) or module.classes.get(
         root_of(made_by.func) if isinstance(made_by, ast.Call) else ""
     )
     if kind is not None:
         ends = [part for part in kind.body if getattr(part, "name", "") == "__exit__"]
-        found = [r.value for end in ends for r in ast.walk(end) if isinstance(r, ast.Return)]
-        passes = [v for v in found if v is not None and ast.unparse(v) not in ("None", "False")]
+        results = [r.value for end in ends for r in ast.walk(end) if isinstance(r, ast.Return)]
+        passes = [v for v in results if v is not None and ast.unparse(v) not in ("None", "False")]
         return f"{name}.__exit__" if passes else ""
     function = module.functions.get(name)
     for part in ast.walk(function) if function is not None else ():

@@ -72,8 +72,8 @@ def maps_records(module: ModuleText, node: Definition) -> bool:
         case [ast.For(target=ast.Name(id=frame), iter=ast.Name(id=given), body=steps, orelse=[])]:
             rows = {frame}
             return names == [given] and all(_maps(module, step, rows) for step in steps)
-        case [ast.Return(value=ast.GeneratorExp(elt=value, generators=[each]))]:
-            match each:
+        case [ast.Return(value=ast.GeneratorExp(elt=value, generators=[generator]))]:
+            match generator:
                 case ast.comprehension(ast.Name(id=frame), ast.Name(id=given), []):
                     return names == [given] and _of_columns(module, value, {frame})
     return False
@@ -109,8 +109,8 @@ def _of_columns(module: ModuleText, node: ast.expr, rows: set[str]) -> bool:
 
     def fits(part: ast.expr) -> bool:
         names = names_in(part)
-        made = (module.called(module.values[name]) for name in names & module.values.keys())
-        aligned = any(name.partition(".")[0] in OF_SEVERAL for name in made)
+        makers = (module.called(module.values[name]) for name in names & module.values.keys())
+        aligned = any(name.partition(".")[0] in OF_SEVERAL for name in makers)
         return _of_columns(module, part, rows) or not (names & rows or aligned)
 
     def one(*parts: ast.expr) -> bool:

@@ -113,7 +113,7 @@ class Interpreter(Calls):
                 result = self._binary(op, self.value(target, scope), self.value(value, scope))
                 self._assign(target, result, scope)
             case ast.Global(names=names) | ast.Nonlocal(names=names):
-                scope.share(names, whole=isinstance(node, ast.Global))
+                scope.share(names, of_module=isinstance(node, ast.Global))
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 scope.names[node.name] = self._defined(node, scope)
             case ast.ClassDef():
@@ -165,12 +165,12 @@ class Interpreter(Calls):
         if kind is None:
             held = [self.value(part.value, scope) for part in node.body
                     if isinstance(part, ast.Assign | ast.AnnAssign) and part.value]  # fmt: skip
-            found = Chance.of(held)
-            stands = Outside(f"${node.name}" + (f".${found.text}()" if found else ""))
+            chance = Chance.of(held)
+            stands = Outside(f"${node.name}" + (f".${chance.text}()" if chance else ""))
             self._not_followed.append((node, scope, stands))
-            for each, _, stands in self._not_followed:
-                self._left_out(each, scope)
-                scope.names[each.name] = stands
+            for definition, _, stands in self._not_followed:
+                self._left_out(definition, scope)
+                scope.names[definition.name] = stands
             return
         for decorator in reversed(made_by):
             kind = self._call(self.value(decorator, scope), (kind,), {})
@@ -225,9 +225,9 @@ class Interpreter(Calls):
                 if isinstance(part, ast.pattern) and isinstance(getattr(part, name, None), str):
                     scope.put(getattr(part, name), Outside(f"${getattr(part, name)}"))
         last = node.cases[-1]
-        whole = last.guard is None and isinstance(last.pattern, ast.MatchAs)
+        catches_all = last.guard is None and isinstance(last.pattern, ast.MatchAs)
         bodies = [case.body for case in node.cases]
-        self._ways([*bodies, *([] if whole else [[]])], scope, subject)
+        self._ways([*bodies, *([] if catches_all else [[]])], scope, subject)
 
     def _fits(self, pattern: ast.pattern, value: Any, scope: Scope) -> bool | None:
         """Whether a pattern is that of a value; None: not known."""
@@ -328,20 +328,20 @@ class Interpreter(Calls):
             raise stopped[0] if stopped else Raised("the script ends")
 
     def _repeated(
-        self, what: str, node: ast.While | ast.For, scope: Scope, decided: Any = None
+        self, loop: str, node: ast.While | ast.For, scope: Scope, decided: Any = None
     ) -> None:
         """A loop of which it is not known how often it runs: its body is read once, of values that
         are those of any turn."""
         often = f"how often a loop runs{deciding(decided)}"
         if describes(node):
-            outside.note(f"{what}, which is not known here, was read once")
+            outside.note(f"{loop}, which is not known here, was read once")
         forever = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
         body: list[ast.stmt] = [*node.body]
         before = [len(value) for value in self.made]
         for _ in range(1 if self._unsure > TURNS_DEPTH_MAX else 2):
             # Behind the first turn, what it has made may be what the next one begins with.
-            for made, count in zip(self.made, before, strict=True):
-                del made[count:]
+            for results, count in zip(self.made, before, strict=True):
+                del results[count:]
             self._forget(node, scope, again=True)
             if isinstance(node, ast.For):
                 for name in _stored(node.target):
@@ -435,10 +435,10 @@ class Interpreter(Calls):
             return
         broken: list[State] = []
         far = "how far a loop comes"
-        begun = [len(made) for made in self.made]
+        begun = [len(results) for results in self.made]
         for turn, value in enumerate(values):
             if turn == 1:
-                tried = [len(made) for made in self.made]
+                tried = [len(results) for results in self.made]
             self._assign(target, value, scope)
             self._leaves.append([])
             ended: Left | None = None
@@ -473,10 +473,10 @@ class Interpreter(Calls):
     def _tried_again(self, begun: Sequence[int], tried: Sequence[int]) -> None:
         """Leave out what a turn has made that is there because one before may have failed: it is
         what that one would have made."""
-        for made, first, later in zip(self.made, begun, tried, strict=True):
-            known = [permitted.essence(value) for value in made[first:later]]
-            made[later:] = [
-                value for value in made[later:] if permitted.essence(value) not in known
+        for results, first, later in zip(self.made, begun, tried, strict=True):
+            known = [permitted.essence(value) for value in results[first:later]]
+            results[later:] = [
+                value for value in results[later:] if permitted.essence(value) not in known
             ]
 
     def _defined(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Any:
@@ -499,27 +499,27 @@ class Interpreter(Calls):
     def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
         for alias in node.names:
             if isinstance(node, ast.Import):
-                whole = self._module(alias.name, scope.file)
+                module = self._module(alias.name, scope.file)
                 name = alias.asname or alias.name.partition(".")[0]
                 root = alias.name.partition(".")[0]
-                scope.names[name] = whole if alias.asname else self._module(root, scope.file)
+                scope.names[name] = module if alias.asname else self._module(root, scope.file)
                 continue
             base = node.module or ""
-            found = self._module(base, scope.file, level=node.level)
+            module = self._module(base, scope.file, level=node.level)
             if alias.name == "*":
-                scope.names.update(permitted.all_of(found) if found is not None else {})
+                scope.names.update(permitted.all_of(module) if module is not None else {})
                 if base in permitted.PANDAS_UDF:
                     scope.names["pandas_udf"] = self._pandas
             else:
                 inner = self._module(
-                    f"{base}.{alias.name}".lstrip("."), scope.file, level=node.level, whole=False
+                    f"{base}.{alias.name}".lstrip("."), scope.file, level=node.level, required=False
                 )
-                value = self._attribute(found, alias.name) if inner is None else inner
+                value = self._attribute(module, alias.name) if inner is None else inner
                 scope.names[alias.asname or alias.name] = value
 
-    def _module(self, name: str, beside: Path, *, level: int = 0, whole: bool = True) -> Any:
+    def _module(self, name: str, beside: Path, *, level: int = 0, required: bool = True) -> Any:
         """A module of PySpark, a file of the user that is followed too, or one that is unknown:
-        None, unless the `whole` of it is asked for."""
+        None, unless it is `required`."""
         if not level:
             if name in self._modules:
                 return self._modules[name]()
@@ -531,7 +531,7 @@ class Interpreter(Calls):
         file = module_file(name, beside, level=level)
         if file is None:
             folder = beside.parents[max(level - 1, 0)].joinpath(*name.split("."))
-            if not whole:
+            if not required:
                 return None
             return Namespace({}) if folder.is_dir() else Outside.module(name)
         if file not in self._imported:

@@ -51,7 +51,7 @@ class ModuleText:
                     self.later.setdefault(root_of(part), []).append(value)
 
     def called(self, node: ast.expr, depth: int = 0) -> str:
-        """What a function is called in the module that it comes from."""
+        """The name of a function in the module that it comes from."""
         match node:
             case ast.Attribute(value=owner, attr=name):
                 known = self.called(owner, depth)
@@ -93,8 +93,8 @@ def pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     parts = target.elts if isinstance(target, ast.Tuple) else []
     given = value.elts if isinstance(value, ast.Tuple) else []
     several = given if len(given) == len(parts) else [value] * len(parts)
-    for part, each in zip(parts, several, strict=True):
-        yield from pairs(part, each)
+    for part, item in zip(parts, several, strict=True):
+        yield from pairs(part, item)
 
 
 def stored(node: ast.AST) -> Iterator[str]:

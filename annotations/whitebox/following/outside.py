@@ -72,7 +72,7 @@ ASKED: Final[dict[str, None]] = {}
 
 
 def left_to_the_place() -> str:
-    """What decided, or may have, what code that is run did; empty: nothing that is known."""
+    """A text that decided, or may have, what code that is run did; empty: nothing that is known."""
     return next(iter((*DECIDED, *ASKED)), "")
 
 
@@ -196,11 +196,11 @@ class Outside(str):
         return self._gives(called, known) if len(known) == len(given) else Outside(f"{self}()")
 
     def _gives(self, called: str, given: Sequence[Any]) -> Outside:
-        """What a call gives that is given these values."""
+        """The result of a call that is given these values."""
         return Outside(f"{self}()")
 
     def without_last(self) -> Outside:
-        """What it is a member of."""
+        """The value that it is a member of."""
         return type(self)(str.rpartition(self, ".")[0])
 
     def __getitem__(self, key: Any) -> Any:
@@ -286,17 +286,17 @@ def shown(value: str) -> str:
 
 
 def entry(owner: str, key: Any) -> Outside:
-    """What a value that is not known has under a key."""
+    """The entry that a value that is not known has under a key."""
     kind = type(owner) if isinstance(owner, Setting) else Outside
     return kind(f"{owner}.{key}" if re.fullmatch(r"\w+", str(key)) else f"{owner}[{key}]")
 
 
 def lost(value: Any, name: str) -> Any:
-    """What is known of a value that may be another one by now: what a DataFrame reads."""
+    """A value that may be another one by now: of a DataFrame, it is known what it reads."""
     if type(value).__name__ == "DataFrame" and hasattr(value, "hint"):
         return value.hint(UNREAD, f"`{name}` may be another one, as nothing was run")
-    found = Chance.of(value)
-    return Outside(f"${name}" if found is None else f"${found.text}()")
+    chance = Chance.of(value)
+    return Outside(f"${name}" if chance is None else f"${chance.text}()")
 
 
 BOTH: Final[list[str]] = []
@@ -304,7 +304,7 @@ BOTH: Final[list[str]] = []
 
 
 class Open:
-    """What may have another value where the script runs: conditions on it are not decided here."""
+    """A value that may be another one where the script runs: no condition on it is decided here."""
 
 
 class Default(str, Open):
@@ -351,8 +351,8 @@ class Defaults(list[Any], Open):
         return list.__len__(self._asked())
 
     def __getitem__(self, place: Any) -> Any:
-        found = list.__getitem__(self, place)
-        return Defaults(found) if isinstance(place, slice) else found
+        item = list.__getitem__(self, place)
+        return Defaults(item) if isinstance(place, slice) else item
 
     def _asked(self) -> Defaults:
         if of_user(sys._getframe(2)):
@@ -380,19 +380,19 @@ def _methods(kind: type[Default | Outside]) -> None:
 
     def of(function: Callable[..., Any]) -> Callable[..., Any]:
         def method(text: str, *arguments: Any, **named: Any) -> Any:
-            found = function(text, *arguments, **named)
+            result = function(text, *arguments, **named)
             if not of_user(sys._getframe(1)):
-                return found
-            if isinstance(found, str):
-                return kind(found)
-            if isinstance(found, bytes):
-                return DefaultBytes(found) if kind is Default else kind(text)
-            if isinstance(found, list):
-                return Defaults(map(kind, found))
-            if isinstance(found, tuple):
-                return tuple(map(kind, found))
+                return result
+            if isinstance(result, str):
+                return kind(result)
+            if isinstance(result, bytes):
+                return DefaultBytes(result) if kind is Default else kind(text)
+            if isinstance(result, list):
+                return Defaults(map(kind, result))
+            if isinstance(result, tuple):
+                return tuple(map(kind, result))
             DECIDED[str(text)] = None
-            return found
+            return result
 
         return method
 
@@ -454,11 +454,11 @@ _LOOKING_UP: Final = re.compile(
 
 
 def by_default(value: Any, name: str) -> Any:
-    """What was made of a value by default: another one, where it is a text, number or list."""
+    """A value made of one by default: by default too, where it is a text, number or list."""
     if isinstance(value, bool | set | None):
         return Outside(f"${name}")
-    made: Any = _BY_DEFAULT.get(type(value))
-    return value if made is None else made(value)
+    kind: Any = _BY_DEFAULT.get(type(value))
+    return value if kind is None else kind(value)
 
 
 _BY_DEFAULT: Final[dict[type, type]] = {
@@ -474,7 +474,7 @@ _BY_DEFAULT: Final[dict[type, type]] = {
 def as_default(value: Any) -> Any:
     """Texts and numbers by default, and what consists of such, all the way down."""
     if isinstance(value, dict):
-        return DefaultDict({key: as_default(each) for key, each in value.items()})
+        return DefaultDict({key: as_default(item) for key, item in value.items()})
     if isinstance(value, list | tuple):
         parts = [as_default(item) for item in list(value)]
         return tuple(parts) if isinstance(value, tuple) else Defaults(parts)
@@ -516,9 +516,9 @@ class _Finder(MetaPathFinder, Loader):
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        made = MODULES.get(spec.name)
-        if made is not None:
-            return made()
+        maker = MODULES.get(spec.name)
+        if maker is not None:
+            return maker()
         if not self.first:
             note(f"the module `{spec.name}` is not installed here, and what it does is not known")
         return _StandIn(spec.name)
@@ -578,8 +578,8 @@ def watch() -> None:
         return asked
 
     def setting(conf: Any, key: str, *default: Any, **named: Any) -> Any:
-        found = get(conf, key, *default, **named)
-        return by_default(found, key) if of_user(sys._getframe(1)) else found
+        value = get(conf, key, *default, **named)
+        return by_default(value, key) if of_user(sys._getframe(1)) else value
 
     get = RuntimeConf.get
     RuntimeConf.get = setting  # type: ignore[method-assign,assignment]
@@ -658,11 +658,11 @@ OPEN_ARGUMENTS: Final[set[str]] = set()
 
 
 def _environment() -> None:
-    found = type(os.environ).__getitem__
+    lookup = type(os.environ).__getitem__
 
     def get(environment: Any, key: Any) -> Any:
         try:
-            return found(environment, key)
+            return lookup(environment, key)
         except KeyError:
             if of_user(sys._getframe(1)):
                 return Outside(f"${key}")
@@ -670,7 +670,7 @@ def _environment() -> None:
 
     def get_or(environment: Any, key: Any, default: Any = None) -> Any:
         if key in environment:
-            return found(environment, key)
+            return lookup(environment, key)
         if not of_user(sys._getframe(1)):
             return default
         return Outside(f"${key}") if default is None else by_default(default, str(key))
@@ -735,10 +735,10 @@ def _ways(parser: Any) -> list[list[str]]:
     """Arguments that a parser accepts, for each of its commands where it has some."""
     several = [action.choices for action in parser._actions if _has_commands(action)]
     commands: dict[str, Any] = several[0] if several else {}
-    made = [
+    ways = [
         [*_required(parser), name, *way] for name, inner in commands.items() for way in _ways(inner)
     ]
-    return made or [_required(parser)]
+    return ways or [_required(parser)]
 
 
 def _has_commands(action: Any) -> bool:
@@ -747,7 +747,7 @@ def _has_commands(action: Any) -> bool:
 
 def _required(parser: Any) -> list[str]:
     """Arguments that a parser accepts: what it asks for, and nothing else."""
-    made: list[str] = []
+    texts: list[str] = []
     groups = {
         id(a): group
         for group in parser._mutually_exclusive_groups
@@ -759,11 +759,11 @@ def _required(parser: Any) -> list[str]:
             continue
         wanted = action.required or id(action) in groups
         if not wanted or action.nargs in ("*", "...", 0):
-            made += action.option_strings[:1] if wanted and action.nargs == 0 else []
+            texts += action.option_strings[:1] if wanted and action.nargs == 0 else []
             continue
         count = action.nargs if isinstance(action.nargs, int) else 1
-        made += [*action.option_strings[-1:], *[_value(action)] * count]
-    return made
+        texts += [*action.option_strings[-1:], *[_value(action)] * count]
+    return texts
 
 
 def _value(action: Any) -> str:

@@ -137,14 +137,14 @@ def module(name: str) -> Any:
     return importlib.import_module(name)
 
 
-def all_of(found: Any) -> dict[str, Any]:
+def all_of(source: Any) -> dict[str, Any]:
     """The names that `from module import *` gives."""
-    if not isinstance(found, ModuleType):
-        return dict(getattr(found, "names", {}))
-    public = [name for name in vars(found) if name[0] != "_"]
-    older = [n for n in public if not n.islower() and of_functions(getattr(found, n))]
-    names = [*getattr(found, "__all__", public), *older]  # `countDistinct`, of Spark 3
-    return {name: getattr(found, name) for name in names if attribute(found, name)}
+    if not isinstance(source, ModuleType):
+        return dict(getattr(source, "names", {}))
+    public = [name for name in vars(source) if name[0] != "_"]
+    older = [n for n in public if not n.islower() and of_functions(getattr(source, n))]
+    names = [*getattr(source, "__all__", public), *older]  # `countDistinct`, of Spark 3
+    return {name: getattr(source, name) for name in names if attribute(source, name)}
 
 
 def attribute(owner: Any, name: str) -> bool:
@@ -159,55 +159,59 @@ def attribute(owner: Any, name: str) -> bool:
     return value(owner) or _owned(type(owner)) or (isinstance(owner, type) and _owned(owner))
 
 
-def value(found: Any) -> bool:
+def value(candidate: Any) -> bool:
     """Whether an object is a plain value, or one of PySpark."""
-    return isinstance(found, _VALUES) or _owned(type(found)) or isinstance(found, ModuleType)
+    return (
+        isinstance(candidate, _VALUES)
+        or _owned(type(candidate))
+        or isinstance(candidate, ModuleType)
+    )
 
 
-def callable_(found: Any) -> bool:
+def callable_(candidate: Any) -> bool:
     """Whether an object may be called."""
-    if any(found is function for function in (*BUILT_IN.values(), join)):
+    if any(candidate is function for function in (*BUILT_IN.values(), join)):
         return True
-    owner = getattr(found, "__self__", None)
+    owner = getattr(candidate, "__self__", None)
     if isinstance(owner, _VALUES) and owner is not None:
         return True
-    if isinstance(found, type):
-        return _owned(found)
+    if isinstance(candidate, type):
+        return _owned(candidate)
     if owner is not None and not isinstance(owner, ModuleType):
         return _owned(type(owner)) or (isinstance(owner, type) and _owned(owner))
-    return _owned(found)
+    return _owned(candidate)
 
 
-def _owned(found: Any) -> bool:
-    name = str(getattr(found, "__module__", "") or "") + "."
+def _owned(candidate: Any) -> bool:
+    name = str(getattr(candidate, "__module__", "") or "") + "."
     return name.startswith(_OWNERS) and not name.startswith(_FOLLOWING)
 
 
-def _is(found: Any, *names: str) -> bool:
-    return _owned(type(found)) and type(found).__name__ in names
+def _is(candidate: Any, *names: str) -> bool:
+    return _owned(type(candidate)) and type(candidate).__name__ in names
 
 
-def frame(found: Any) -> bool:
+def frame(candidate: Any) -> bool:
     """Whether an object is a DataFrame."""
-    return _is(found, "DataFrame")
+    return _is(candidate, "DataFrame")
 
 
-def essence(found: Any) -> Any:
-    """What makes a DataFrame or a query that would start what it is: the plan, without numbers
-    that are other ones each time; anything else as it is."""
-    if frame(found):
-        return plain(found._plan.to_proto(found._session.client))
-    if _is(found, "Started"):
-        views = {name: plain(view) for name, view in found.views.items()}
-        return plain(found.command), views, found.position, id(found.body)
-    return found
+def essence(result: Any) -> Any:
+    """The plan of a DataFrame or of a query that would start, without numbers that are other ones
+    each time, and what else makes it what it is; anything else as it is."""
+    if frame(result):
+        return plain(result._plan.to_proto(result._session.client))
+    if _is(result, "Started"):
+        views = {name: plain(view) for name, view in result.views.items()}
+        return plain(result.command), views, result.position, id(result.body)
+    return result
 
 
 def plain(message: Any) -> bytes:
-    """What a message says but for numbers that are other ones each time."""
-    made = type(message)()
-    made.CopyFrom(message)
-    todo = [made]
+    """The bytes of a message but for numbers that are other ones each time."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    todo = [copy]
     while todo:
         part = todo.pop()
         if part.DESCRIPTOR.name == "RelationCommon":
@@ -219,26 +223,28 @@ def plain(message: Any) -> bytes:
             if field.message_type.GetOptions().map_entry:
                 several = [item for item in value.values() if hasattr(item, "ListFields")]
             todo += several
-    return bytes(made.SerializeToString(deterministic=True))
+    return bytes(copy.SerializeToString(deterministic=True))
 
 
-def of_frames(found: Any) -> bool:
+def of_frames(candidate: Any) -> bool:
     """Whether an object is a function of the class of DataFrames: `DataFrame.union`."""
-    named = str(getattr(found, "__qualname__", "")).startswith("DataFrame.")
-    return named and isinstance(found, FunctionType) and callable_(found)
+    named = str(getattr(candidate, "__qualname__", "")).startswith("DataFrame.")
+    return named and isinstance(candidate, FunctionType) and callable_(candidate)
 
 
-def of_functions(found: Any) -> bool:
+def of_functions(candidate: Any) -> bool:
     """Whether an object is one of PySpark's functions of columns."""
-    name = str(getattr(found, "__module__", ""))
-    return callable(found) and name.startswith(
+    name = str(getattr(candidate, "__module__", ""))
+    return callable(candidate) and name.startswith(
         ("pyspark.sql.functions", "pyspark.sql.connect.functions")
     )
 
 
-def frame_of(found: Any) -> Any:
+def frame_of(candidate: Any) -> Any:
     """The DataFrame that an object is, or that it groups; None of any other."""
-    return found if frame(found) else found._df if _is(found, "GroupedData") else None
+    return (
+        candidate if frame(candidate) else candidate._df if _is(candidate, "GroupedData") else None
+    )
 
 
 def as_given(method: str, result: Any) -> Any:
@@ -256,19 +262,19 @@ def setting(owner: Any, name: str) -> bool:
     )
 
 
-def column(found: Any) -> bool:
+def column(candidate: Any) -> bool:
     """Whether an object is a column."""
-    return _is(found, "Column")
+    return _is(candidate, "Column")
 
 
-def reader(found: Any) -> bool:
+def reader(candidate: Any) -> bool:
     """Whether an object reads from outside."""
-    return _is(found, "DataFrameReader", "DataStreamReader")
+    return _is(candidate, "DataFrameReader", "DataStreamReader")
 
 
-def writer(found: Any) -> bool:
+def writer(candidate: Any) -> bool:
     """Whether an object writes a stream."""
-    return _is(found, "DataStreamWriter")
+    return _is(candidate, "DataStreamWriter")
 
 
 def harmless(method: str) -> bool:

@@ -85,20 +85,20 @@ def _exported_cell(lines: list[str]) -> list[str]:
 
 def _jupyter(text: str) -> str:
     """A Jupyter notebook: a line of a cell stands in the line that has it in the file."""
-    found = json.loads(text)
-    if not isinstance(found, dict) or not isinstance(found.get("cells"), list):
+    document = json.loads(text)
+    if not isinstance(document, dict) or not isinstance(document.get("cells"), list):
         raise ValueError("it has no cells")
-    language = (found.get("metadata") or {}).get("language_info", {}).get("name", "python")
+    language = (document.get("metadata") or {}).get("language_info", {}).get("name", "python")
     if language != "python":
         raise ValueError(f"its language is {language}, and Python is read")
     written = [line.strip().rstrip(",") for line in text.split("\n")]
     lines_of_cells: list[str] = []
-    for cell in found["cells"]:
+    for cell in document["cells"]:
         source = cell.get("source", ())
-        whole = source if isinstance(source, str) else "".join(source)
-        if cell.get("cell_type") != "code" or not whole.strip():
+        code = source if isinstance(source, str) else "".join(source)
+        if cell.get("cell_type") != "code" or not code.strip():
             continue
-        lines = whole.split("\n")
+        lines = code.split("\n")
         at = _place(written, lines, len(lines_of_cells))
         lines_of_cells += [""] * (at - len(lines_of_cells))
         lines_of_cells += _commands(lines)
@@ -135,8 +135,8 @@ def _statements(query: str) -> list[str]:
     from annotations.whitebox.following.statements import pieces
 
     parts = [text for text, _ in pieces(query)]
-    whole = [query] if len(parts) == 1 else parts
-    return ["; ".join(f"spark.sql({statement!r})" for statement in whole)]
+    statements = [query] if len(parts) == 1 else parts
+    return ["; ".join(f"spark.sql({statement!r})" for statement in statements)]
 
 
 def _command(line: str) -> str:

@@ -54,12 +54,12 @@ class Caller(Protocol):
 
 def signature(parameters: ast.arguments) -> Signature:
     """The parameters of a function, without what they are by default."""
-    made = []
+    listed = []
     for name, kind in _KINDS.items():
         part = getattr(parameters, name)
         several = part if isinstance(part, list) else filter(None, [part])
-        made += [Parameter(value.arg, kind) for value in several]
-    return Signature(made)
+        listed += [Parameter(value.arg, kind) for value in several]
+    return Signature(listed)
 
 
 class Function:
@@ -101,7 +101,7 @@ class Function:
 
     @property
     def given(self) -> dict[str, Any]:
-        """What its parameters are by default."""
+        """The values of its parameters by default."""
         return self._defaults
 
     @property
@@ -168,11 +168,11 @@ class Scope:
             yield scope
             scope = scope.outer
 
-    def share(self, names: Sequence[str], *, whole: bool) -> None:
+    def share(self, names: Sequence[str], *, of_module: bool) -> None:
         """Let names be those of the module (`global`), or of the nearest scope that has them."""
         for name in names:
             scope = self.outer or self
-            while scope.outer is not None and (whole or name not in scope.names):
+            while scope.outer is not None and (of_module or name not in scope.names):
                 scope = scope.outer
             self.shared[name] = scope
 
@@ -206,7 +206,7 @@ def passed(
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """The arguments that a function is called with by another that it is handed to; None: not
     known."""
-    place = next((n for n, each in enumerate(arguments) if each is function), None)
+    place = next((n for n, argument in enumerate(arguments) if argument is function), None)
     behind = () if place is None else arguments[place + 1 :]
     if name in _PASSING and place is not None:
         return behind, dict(named)

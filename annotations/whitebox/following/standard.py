@@ -34,7 +34,7 @@ class Environment(DefaultDict):
         return Setting(f"${name}")
 
     def get(self, name: str, default: Any = None) -> Any:
-        """What the script has set; else the default, where it is a text; else what is not known."""
+        """The value that the script has set; else a text by default; else an unknown value."""
         if name in self:
             return self[name]
         return Default(default) if isinstance(default, str) else Setting(f"${name}")
@@ -46,30 +46,30 @@ class Kind:
 
     Args:
         called: its name.
-        made: makes an object.
+        maker: makes an object.
         texts: names of methods that make one of a text.
     """
 
-    def __init__(self, called: str, made: Callable[..., Any], *texts: str) -> None:
+    def __init__(self, called: str, maker: Callable[..., Any], *texts: str) -> None:
         self._called = called
-        self._made = made
+        self._maker = maker
         self._texts = texts
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """An object; one that is not known, made of what is not."""
-        return self._of(self._called, self._made, arguments, named)
+        return self._of(self._called, self._maker, arguments, named)
 
     def __getattr__(self, name: str) -> Any:
         called = f"{self._called}.{name}"
         if name not in self._texts:
             return Outside(f"${called}")
-        method = getattr(self._made, name)
+        method = getattr(self._maker, name)
         return lambda *arguments, **named: self._of(called, method, arguments, named)
 
     def _of(
         self,
         called: str,
-        made: Callable[..., Any],
+        maker: Callable[..., Any],
         arguments: Sequence[Any],
         named: Mapping[str, Any],
     ) -> Any:
@@ -77,7 +77,7 @@ class Kind:
         known = all(isinstance(p, str | int | float) for p in parts)
         if not known or any(isinstance(part, Outside | Open) for part in parts):
             return chance_of(parts, Outside(f"${called}(...)"))
-        return made(*arguments, **named)
+        return maker(*arguments, **named)
 
 
 class Chain(list[Any]):
@@ -104,8 +104,8 @@ class Template:
         """The text with values in their places."""
         if isinstance(self._text, Outside):
             return self._text
-        found = string.Template(self._text).substitute(*given, **named)
-        return Default(found) if isinstance(self._text, Default) else found
+        text = string.Template(self._text).substitute(*given, **named)
+        return Default(text) if isinstance(self._text, Default) else text
 
     safe_substitute = substitute
 
@@ -118,7 +118,7 @@ def dedent(text: Any) -> Any:
 def copied(value: Any) -> Any:
     """Stands for `copy.deepcopy`, of what can be copied so."""
     if type(value) is dict:
-        return {key: copied(each) for key, each in value.items()}
+        return {key: copied(item) for key, item in value.items()}
     if type(value) is list:
         return [copied(item) for item in value]
     fixed = permitted.frame(value) or isinstance(value, str | int | float | None)

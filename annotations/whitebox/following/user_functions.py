@@ -99,7 +99,7 @@ _STATE: Final = re.compile(r"\.get(Value|List|Map)State\(")
 
 @dataclass(frozen=True)
 class Shown:
-    """What the text of a function shows: a word of the text for each, empty where it does not."""
+    """Signs in the text of a function: a word of the text for each, empty where there is none."""
 
     chance: str = ""
     kept: str = ""
@@ -112,7 +112,7 @@ class Shown:
     """Whether it maps and filters each record of whole frames by itself, by nothing but columns."""
 
     def __or__(self, other: Shown) -> Shown:
-        """What either shows."""
+        """Signs in either."""
         rests = [*self.rests_on.split(", "), *other.rests_on.split(", ")]
         return Shown(
             self.chance or other.chance,
@@ -133,11 +133,11 @@ def left_to_chance(plan: ir.Relation, *, in_batch: bool = False) -> ir.Relation:
     a function of `foreachBatch` makes it, which reads files anew."""
 
     def drawn(text: object) -> bool:
-        found = Chance.of(text)
-        if found is not None and found.of_file and not in_batch:
-            outside.note(f"{SETTINGS} what `{found.text}` reads stay as they are")
+        chance = Chance.of(text)
+        if chance is not None and chance.of_file and not in_batch:
+            outside.note(f"{SETTINGS} what `{chance.text}` reads stay as they are")
             return False
-        return found is not None
+        return chance is not None
 
     def value(literal: ir.Literal) -> ir.Expression:
         return by_chance(literal.position, literal.type) if drawn(literal.value) else literal
@@ -149,8 +149,8 @@ def left_to_chance(plan: ir.Relation, *, in_batch: bool = False) -> ir.Relation:
 
 
 def shown(function: Any, met: frozenset[int] = frozenset()) -> Shown:
-    """What the text of a function of the user shows, and what it holds when it is handed over;
-    nothing where it has no text."""
+    """Signs in the text of a function of the user, and in what it holds when it is handed over;
+    none where it has no text."""
     processor = getattr(getattr(function, "__self__", None), "_stateful_processor", None)
     if processor is not None:
         return _shown_processor(processor)
@@ -177,24 +177,27 @@ def shown(function: Any, met: frozenset[int] = frozenset()) -> Shown:
     except (ValueError, Unparsed):
         return Shown()
     lambdas = code.co_name == "<lambda>"
-    found = [
+    nodes = [
         node
         for node in module.definitions
         if isinstance(node, ast.Lambda) == lambdas and _first_line(node) == code.co_firstlineno
     ]
-    each = [module.looked_at(n, held=frozenset(a.arg for a in n.args.args[:given])) for n in found]
-    whole = {name for n in found for name in given_all(module, n)}
-    used = attributes(*found)
+    results = [
+        module.looked_at(n, held=frozenset(a.arg for a in n.args.args[:given])) for n in nodes
+    ]
+    takers = {name for n in nodes for name in given_all(module, n)}
+    used = attributes(*nodes)
     for name, value in holding:
         other = _shown_value(value, used, met)
-        each.append(other if name in whole else replace(other, batch=""))
-    by_record = function is plain and bool(found) and all(maps_records(module, n) for n in found)
-    return replace(functools.reduce(operator.or_, each, Shown()), by_record=by_record)
+        results.append(other if name in takers else replace(other, batch=""))
+    by_record = function is plain and bool(nodes) and all(maps_records(module, n) for n in nodes)
+    return replace(functools.reduce(operator.or_, results, Shown()), by_record=by_record)
 
 
 def _held(function: Any) -> Iterator[tuple[str, Any]]:
-    """What a function holds when it is handed over, by its name there: of the functions around it,
-    the object that it is a method of, arguments that it was given before, and defaults."""
+    """The values that a function holds when it is handed over, by their names there: of the
+    functions around it, the object that it is a method of, arguments that it was given before,
+    and defaults."""
     if isinstance(function, type | str | Class):
         return
     yield from (("", value) for value in getattr(function, "args", ()))
@@ -218,16 +221,18 @@ def _held(function: Any) -> Iterator[tuple[str, Any]]:
     while scope is not None and node is not None:
         for name in {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}:
             value = scope.names.get(name)
-            made = hasattr(type(value), "scope") and getattr(value.scope, "outer", None) is not None
-            if scope.outer is not None or made or isinstance(value, dict | list):
+            nested = (
+                hasattr(type(value), "scope") and getattr(value.scope, "outer", None) is not None
+            )
+            if scope.outer is not None or nested or isinstance(value, dict | list):
                 yield name, value
         scope = scope.outer
 
 
 def _shown_value(value: Any, used: Collection[str], met: frozenset[int]) -> Shown:
-    """What a value shows that a function holds, of which it uses these members."""
+    """Signs in a value that a function holds, of which it uses these members."""
     inside: list[Any] = []
-    found = Shown()
+    result = Shown()
     if isinstance(value, str):
         chance = Chance.of(value)
         asked = value[1:] if value[:1] == "$" and "." in value else ""
@@ -235,21 +240,21 @@ def _shown_value(value: Any, used: Collection[str], met: frozenset[int]) -> Show
             return Shown(rests_on=chance.text)
         return Shown(chance.text if chance else asked if reason_of(asked) else "")
     if id(value) in met:
-        return found
+        return result
     met |= {id(value)}
     if isinstance(value, dict | list | tuple | set):
         inside = [*(value.values() if isinstance(value, dict) else value)]
     elif isinstance(value, Object):
         inside = [*value.names.values()]
-        found = shown_class(value.kind.file, value.kind.name, used)
+        result = shown_class(value.kind.file, value.kind.name, used)
         used = {*used, *attributes(value.kind.node)}
     elif callable(value) and not type(value).__module__.startswith("pyspark"):
         return shown(value, met)
-    return functools.reduce(operator.or_, (_shown_value(v, used, met) for v in inside), found)
+    return functools.reduce(operator.or_, (_shown_value(v, used, met) for v in inside), result)
 
 
 def _shown_processor(processor: Any) -> Shown:
-    """What the text of a StatefulProcessor shows; `kind`: it is of a script that is not run."""
+    """Signs in the text of a StatefulProcessor; `kind`: it is of a script that is not run."""
     kind = getattr(processor, "kind", None)
     if kind is not None:
         return shown_class(Path(kind.file), kind.name)
@@ -260,7 +265,7 @@ def _shown_processor(processor: Any) -> Shown:
 
 
 def shown_class(file: Path, name: str, used: Collection[str] | None = None) -> Shown:
-    """What the text of a StatefulProcessor shows, by its class or by a function that makes it; of
+    """Signs in the text of a StatefulProcessor, by its class or by a function that makes it; of
     another class, of the methods that are `used`, and of what these use."""
     try:
         module = _module(file)
@@ -278,15 +283,15 @@ def chances(tree: ast.Module) -> list[str]:
     >>> chances(tree)
     ['now()']
     """
-    module, found = _Module(tree), dict[str, None]()
+    module, texts = _Module(tree), dict[str, None]()
     todo: list[ast.AST] = [tree]
     while todo:
         node = todo.pop(0)
         if isinstance(node, ast.Call) and module.asks(node):
-            found[ast.unparse(node)[:60]] = None
+            texts[ast.unparse(node)[:60]] = None
         if not isinstance(node, ast.FunctionDef | ast.Lambda):
             todo += ast.iter_child_nodes(node)
-    return list(found)
+    return list(texts)
 
 
 @functools.cache
@@ -303,15 +308,15 @@ class _Module(ModuleText):
         seen: frozenset[int] = frozenset(),
         held: frozenset[str] = frozenset(),
     ) -> Shown:
-        """What a function shows, and what it calls: functions and classes of the user. `held`:
+        """Signs in a function, and in what it calls: functions and classes of the user. `held`:
         parameters that are there before it is called."""
         _LOOKED.append(node)
         if len(_LOOKED) > LOOKED_MAX:
             return Shown(kept="more code than is looked through")
         chance, rests = self._chance(node)
-        kept = self._kept(node, held=held)
+        change = self._kept(node, held=held)
         batch = "" if chance else whole_batch(self, node)
-        shown = Shown(chance, kept, batch, lost(self, node), ", ".join(rests))
+        shown = Shown(chance, change, batch, lost(self, node), ", ".join(rests))
         seen |= {id(node)}
         own = self._own(node)
         for name in dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name)):
@@ -319,14 +324,14 @@ class _Module(ModuleText):
             value = None if name in own else self.values.get(name)
             if called is not None and id(called) not in seen:
                 passed = self._passed(node, called, own, held)
-                whole = name in given_all(self, node)
+                all_rows = name in given_all(self, node)
                 other = self.looked_at(called, seen, passed)
-                shown |= other if whole else replace(other, batch="")
+                shown |= other if all_rows else replace(other, batch="")
             elif kind is not None and id(kind) not in seen:
                 shown |= self._methods(kind, seen, shared=False)
             elif name in self.imported and name not in own:
-                whole = name in given_all(self, node)
-                shown |= self._beside(self.imported[name], seen, whole=whole)
+                all_rows = name in given_all(self, node)
+                shown |= self._beside(self.imported[name], seen, all_rows=all_rows)
             elif value is not None and id(value) not in seen:
                 shown |= self.set_to(name, seen)
         modules = self.imported.keys() - own.keys()
@@ -338,8 +343,8 @@ class _Module(ModuleText):
             and part.value.id in modules
         }
         for member in members:
-            whole = member.rpartition(".")[2] in methods_given_all(self, node)
-            shown |= self._beside(member, seen, whole=whole)
+            all_rows = member.rpartition(".")[2] in methods_given_all(self, node)
+            shown |= self._beside(member, seen, all_rows=all_rows)
         return shown
 
     def _passed(
@@ -358,7 +363,7 @@ class _Module(ModuleText):
         )
 
     def set_to(self, name: str, seen: frozenset[int]) -> Shown:
-        """What a name shows that is set outside of a function."""
+        """Signs in the value of a name that is set outside of a function."""
         shown, value = Shown(), self.values[name]
         if isinstance(value, ast.Lambda):
             return replace(self.looked_at(value, seen), batch="")
@@ -367,16 +372,16 @@ class _Module(ModuleText):
         return shown
 
     def _set_to(self, name: str, value: ast.expr, seen: frozenset[int]) -> Shown:
-        """What a value shows that a name has outside of a function."""
-        made = [*calls(value)]
-        kinds = [self.classes[c.func.id] for c in made
+        """Signs in a value that a name has outside of a function."""
+        inner_calls = [*calls(value)]
+        kinds = [self.classes[c.func.id] for c in inner_calls
                  if isinstance(c.func, ast.Name) and c.func.id in self.classes]  # fmt: skip
         shown = Shown()
         for kind in kinds:
             shown |= self._methods(kind, seen, shared=True)
-        for other in (self._beside(self.called(c.func), seen) for c in made):
+        for other in (self._beside(self.called(c.func), seen) for c in inner_calls):
             shown |= Shown(chance=other.chance, rests_on=other.rests_on)
-        names = {c.func.id for c in made if isinstance(c.func, ast.Name)}
+        names = {c.func.id for c in inner_calls if isinstance(c.func, ast.Name)}
         for called in (self.functions[n] for n in names if n in self.functions):
             if id(called) not in seen:
                 own = self.looked_at(called, seen | {id(value)})
@@ -391,15 +396,15 @@ class _Module(ModuleText):
         word = self.called(plain) or getattr(plain, "id", "") if plain is not None else ""
         iterates = word in _ITERATING and word not in self.functions
         partial = word == "functools.partial" and any(
-            self.called(c) in _ITERATORS for c in made[1:]
+            self.called(c) in _ITERATORS for c in inner_calls[1:]
         )
         if isinstance(value, ast.GeneratorExp) or iterates or partial or word in _ITERATORS:
             return shown | (Shown(rests_on=name) if word == "open" else Shown(kept=name))
-        chance, rests = self._chance(ast.Lambda(_NO_ARGUMENTS, value), whole=False)
+        chance, rests = self._chance(ast.Lambda(_NO_ARGUMENTS, value), repeated=False)
         return shown | Shown(chance, rests_on=", ".join([name, *rests][: 1 if rests else 0]))
 
     def _methods(self, kind: ast.ClassDef, seen: frozenset[int], *, shared: bool) -> Shown:
-        """What the methods of a class show. `shared`: of an object that is there before."""
+        """Signs in the methods of a class. `shared`: of an object that is there before."""
         shown = Shown()
         parts = [part for part in kind.body if isinstance(part, Named)]
         for part in kind.body:
@@ -407,27 +412,27 @@ class _Module(ModuleText):
                 shown |= replace(self._set_to(kind.name, part.value, seen), kept="")
         for part in parts:
             if id(part) not in seen:
-                found = self.looked_at(part, seen | {id(kind), *map(id, parts)})
+                result = self.looked_at(part, seen | {id(kind), *map(id, parts)})
                 own = frozenset[str]() if shared and part.name != "__init__" else {"self"}
-                shown |= replace(found, kept=self._kept(part, new=own), batch="", lost="")
+                shown |= replace(result, kept=self._kept(part, new=own), batch="", lost="")
         return shown
 
-    def _beside(self, name: str, seen: frozenset[int], *, whole: bool = False) -> Shown:
-        """What a function of another file of the user shows, or a class. `whole`: it is given all
-        rows of a batch."""
+    def _beside(self, name: str, seen: frozenset[int], *, all_rows: bool = False) -> Shown:
+        """Signs in a function of another file of the user, or in a class. `all_rows`: it is given
+        all rows of a batch."""
         other, member = self._other(name)
         if other is None:
             return Shown(rests_on=name if member else "")
         function, kind = other.functions.get(member), other.classes.get(member)
         if function is not None and id(function) not in seen:
             shown = other.looked_at(function, seen)
-            return shown if whole else replace(shown, batch="")
+            return shown if all_rows else replace(shown, batch="")
         if function is None and kind is not None and id(kind) not in seen:
             return other.of_class(member, seen | {id(kind)})
         place = hash((id(other), member))
         if function is None and kind is None and place not in seen:
             if member in other.imported:
-                return other._beside(other.imported[member], seen | {place}, whole=whole)
+                return other._beside(other.imported[member], seen | {place}, all_rows=all_rows)
             if member in other.values:
                 return other.set_to(member, seen | {place})
         return Shown()
@@ -451,8 +456,8 @@ class _Module(ModuleText):
         seen: frozenset[int] = frozenset(),
         used: Collection[str] | None = None,
     ) -> Shown:
-        """What the methods of a class and of its bases show, or a function that gives an object;
-        with `used`, those that are named there or in one another.
+        """Signs in the methods of a class and of its bases, or in a function that gives an object;
+        with `used`, in those that are named there or in one another.
 
         Members that `init` gets from the handle are state, which Spark keeps.
         """
@@ -476,7 +481,7 @@ class _Module(ModuleText):
                 reached = [m for m in methods.values() if m.name in names or m.name[:2] == "__"]
                 names |= attributes(*reached)
             methods = {id(method): method for method in reached} if methods else {}
-        found = Shown()
+        result = Shown()
         first = [method for method in methods.values() if method.name in ("init", "__init__")]
         state = {
             ast.unparse(target)
@@ -487,12 +492,13 @@ class _Module(ModuleText):
         }
         for method in methods.values():
             own = self.looked_at(method, seen)
-            kept = "" if method in first else self._kept(method, state)
-            found |= Shown(own.chance, kept)
-        return found
+            change = "" if method in first else self._kept(method, state)
+            result |= Shown(own.chance, change)
+        return result
 
-    def _chance(self, node: Definition, *, whole: bool = True) -> tuple[str, list[str]]:
-        """What in a function depends on more than its arguments, and what is taken for granted."""
+    def _chance(self, node: Definition, *, repeated: bool = True) -> tuple[str, list[str]]:
+        """The part of a function that depends on more than its arguments, and what is taken for
+        granted. `repeated`: it reads anew at each call."""
         own, nodes, rests = self._own(node), list(ast.walk(node)), dict[str, None]()
         rows = batches_of(node)
         owners = {id(inner.value) for inner in nodes if isinstance(inner, ast.Attribute)}
@@ -508,7 +514,7 @@ class _Module(ModuleText):
                 or (root_of(inner.func) == "getattr" and alone(self.called(inner)) is False)
             ):
                 return text, []
-            if isinstance(inner, ast.Attribute) and inner.attr in READING and whole:
+            if isinstance(inner, ast.Attribute) and inner.attr in READING and repeated:
                 return text, []
             if isinstance(inner, ast.Call) and _samples(inner) and made_of(inner.func) & rows:
                 return text, []
@@ -535,10 +541,10 @@ class _Module(ModuleText):
                 rests[ast.unparse(call or inner)[:60]] = None
             elif sure is False:
                 reads = _READING.search(ast.unparse(call)) if call is not None else None
-                if whole or reads is None:
+                if repeated or reads is None:
                     return text, []
                 rests[text] = None
-        if not whole and _READING.search(ast.unparse(node)):
+        if not repeated and _READING.search(ast.unparse(node)):
             rests[ast.unparse(node.body)[:60] if isinstance(node, ast.Lambda) else ""] = None
         rests |= dict.fromkeys(_orders(node))
         return "", [*filter(None, rests)]
@@ -630,19 +636,19 @@ class _Module(ModuleText):
     @functools.cached_property
     def _changed(self) -> set[str]:
         """The names of lists and the like that methods of listeners change, while queries run."""
-        found = set[str]()
+        changed = set[str]()
         for kind in self.classes.values():
             if not any("Listener" in ast.unparse(base) for base in kind.bases):
                 continue
             for part in ast.walk(kind):
                 match part:
                     case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
-                        found.add(root_of(part))
+                        changed.add(root_of(part))
                     case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in CHANGING:
-                        found.add(root_of(owner))
+                        changed.add(root_of(owner))
                     case ast.Global(names=names):
-                        found |= {*names}
-        return found - {"self", "event", ""}
+                        changed |= {*names}
+        return changed - {"self", "event", ""}
 
     def _holds(self, node: ast.expr, own: Collection[str], depth: int = 5) -> bool:
         """Whether an expression is a list or the like that is there before the function is."""
@@ -713,8 +719,8 @@ def _orders(node: ast.AST) -> Iterator[str]:
                 values = args if name in _ORDERING else []
                 if name == "pop" and isinstance(part.func, ast.Attribute):
                     values = [part.func.value]
-            case ast.For(iter=each) | ast.Starred(value=each):
-                values = [each]
+            case ast.For(iter=value) | ast.Starred(value=value):
+                values = [value]
             case ast.ListComp() | ast.GeneratorExp() | ast.DictComp() if id(part) not in within:
                 values = [generator.iter for generator in part.generators]
         if id(part) not in within and any(_is_set(value, sets) for value in values):
@@ -788,5 +794,5 @@ SHOWN: Final[dict[bytes, Shown]] = {}
 
 
 def shown_of(function: Any) -> Shown:
-    """What the text of a function in a plan shows."""
+    """Signs in the text of a function in a plan."""
     return SHOWN.get(function.python_udf.command, Shown())

@@ -60,9 +60,9 @@ def defaulted(value: Any) -> Any:
             return UNSET
         return tuple(parts) if isinstance(value, tuple) else outside.by_default(parts, "items")
     if isinstance(value, dict):
-        made = {key: defaulted(each) for key, each in value.items()}
-        unset = any(part is UNSET for part in made.values())
-        return UNSET if unset else outside.by_default(made, "settings")
+        entries = {key: defaulted(item) for key, item in value.items()}
+        unset = any(part is UNSET for part in entries.values())
+        return UNSET if unset else outside.by_default(entries, "settings")
     if isinstance(value, Outside):
         return value
     if isinstance(value, str | int | float | bool | None):
@@ -74,19 +74,19 @@ def open_up(holder: dict[Any, Any] | list[Any]) -> None:
     """Let unknown code have changed a dictionary or a list: texts and numbers are as by default,
     and anything else may be another one, or one more."""
     pairs = holder.items() if isinstance(holder, dict) else enumerate(holder)
-    found = {key: defaulted(each) for key, each in pairs}
-    made = {k: outside.lost(holder[k], str(k)) if v is UNSET else v for k, v in found.items()}
+    defaults = {key: defaulted(item) for key, item in pairs}
+    changed = {k: outside.lost(holder[k], str(k)) if v is UNSET else v for k, v in defaults.items()}
     if isinstance(holder, dict):
-        holder.update(made)
+        holder.update(changed)
     else:
-        more = [Outside("$item")] if UNSET in found.values() else []
-        holder[:] = [*made.values(), *more]
+        more = [Outside("$item")] if UNSET in defaults.values() else []
+        holder[:] = [*changed.values(), *more]
 
 
 def as_by_default(value: Any) -> Any:
     """A value of which there may be another one."""
-    found = defaulted(value)
-    return value if found is UNSET else found
+    result = defaulted(value)
+    return value if result is UNSET else result
 
 
 def perhaps(value: Any) -> Any:
@@ -140,17 +140,17 @@ def settled(text: str) -> tuple[str, bool]:
     names = sorted((name for name in outside.MADE if name in text), key=len, reverse=True)
     if not names:
         return text, True
-    quoted = [found.span() for found in _QUOTED.finditer(text)]
+    quoted = [match.span() for match in _QUOTED.finditer(text)]
     known = True
 
-    def written(found: re.Match[str]) -> str:
+    def written(match: re.Match[str]) -> str:
         nonlocal known
-        kind = outside.MADE[found[0]]
-        decided = issubclass(kind, Setting) and of_place(kind(found[0]))
-        inside = any(begin < found.start() < end for begin, end in quoted)
-        operand = _BEFORE.search(text[: found.start()]) and _BEHIND.match(text[found.end() :])
+        kind = outside.MADE[match[0]]
+        decided = issubclass(kind, Setting) and of_place(kind(match[0]))
+        inside = any(begin < match.start() < end for begin, end in quoted)
+        operand = _BEFORE.search(text[: match.start()]) and _BEHIND.match(text[match.end() :])
         known &= decided and (inside or bool(operand))
-        return f"'{found[0]}'" if decided and operand and not inside else found[0]
+        return f"'{match[0]}'" if decided and operand and not inside else match[0]
 
     return re.sub("|".join(map(re.escape, names)), written, text), known
 
@@ -158,11 +158,11 @@ def settled(text: str) -> tuple[str, bool]:
 def beside_column(one: Any, other: Any) -> tuple[Any, Any]:
     """Two operands; what the place decides is a constant where the other one is a column."""
     if permitted.column(one):
-        made = constant(other)
-        return one, other if made is None else made
+        literal = constant(other)
+        return one, other if literal is None else literal
     if permitted.column(other):
-        made = constant(one)
-        return one if made is None else made, other
+        literal = constant(one)
+        return one if literal is None else literal, other
     return one, other
 
 
@@ -183,7 +183,7 @@ def unknown_of(node: ast.AST) -> Outside:
 
 
 def whether(test: ast.expr, value: Any) -> str:
-    """What is not known where a condition is not."""
+    """The text that says which condition is not known."""
     return f"whether `{ast.unparse(test)[:60]}`{deciding(value)}"
 
 
@@ -194,8 +194,8 @@ def of_file(chance: Chance) -> bool:
 
 def deciding(value: Any) -> str:
     """Of a value that decides a way, the chance that it depends on."""
-    found = Chance.of(value)
-    return "" if found is None else f" (`${found.text}()`)"
+    chance = Chance.of(value)
+    return "" if chance is None else f" (`${chance.text}()`)"
 
 
 def either_way(value: Any, test: str) -> Any:
@@ -214,8 +214,8 @@ def shown_text(value: Any) -> str:
 
 def chance_of(parts: Sequence[Any], value: Any) -> Any:
     """A value that was made of these parts: another one each time where one of them is."""
-    found = Chance.of(parts)
-    return value if found is None else Outside(f"${found.text}()")
+    chance = Chance.of(parts)
+    return value if chance is None else Outside(f"${chance.text}()")
 
 
 def draws(value: str) -> bool:
@@ -234,7 +234,7 @@ def holds_unknown(value: Any) -> bool:
     """Whether a value is not known, or has such a part, a text that was made of one too."""
     if isinstance(value, str):
         return isinstance(value, Outside) or (
-            "$" in value and any(made in value for made in outside.MADE)
+            "$" in value and any(name in value for name in outside.MADE)
         )
     return any(map(holds_unknown, _contents(value)))
 

@@ -132,7 +132,7 @@ class DeltaSink:
             note = self._note(table, unit)
             begins = note is None and self._claim.begins(note, unit)  # another one made the table
             if not begins and self._claim.is_made(note, unit, number, digest):
-                self._claim.made(unit, number)
+                self._claim.note_commit(unit, number)
                 return 0
             if files is None:
                 self._fits(table, schema)
@@ -141,7 +141,7 @@ class DeltaSink:
                 faults.point("delta-written")
             if self._add(table, files, unit, number, digest):
                 faults.point("delta-committed")
-                self._claim.made(unit, number)
+                self._claim.note_commit(unit, number)
                 return sum(count for _, _, count in files)
         raise SinkError(
             f"sink {self.name}: {self.place} did not take commit {number} of {unit} in {ATTEMPTS} "

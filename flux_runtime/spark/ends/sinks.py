@@ -287,7 +287,7 @@ class Claim:
             "committed nothing after that"
         )
 
-    def made(self, unit: str, number: int) -> None:
+    def note_commit(self, unit: str, number: int) -> None:
         """Write into the state's inventory that the sink has a commit."""
         inventory = self.ownership.inventory
         newest = {**inventory.newest(self._entry), unit: number}

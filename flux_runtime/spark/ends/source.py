@@ -135,7 +135,7 @@ class Source:
         envelope = self._envelope(self.producer_type(session), keeps_unreadable)
         return reader.load(self.path).select(*selected, *envelope, *more)
 
-    def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
+    def of_files(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
         """See `flux_runtime.spark.feed`."""
         if self.format not in _COLUMNAR:
             return None

@@ -166,7 +166,7 @@ class Table:
             moved = self._move(database, unit, number, digest, staging, columns, count)
             faults.point("table-committed")
             database.drop(staging)
-        self._claim.made(unit, number)
+        self._claim.note_commit(unit, number)
         return count if moved else 0
 
     def _is_made(self, database: Database, unit: str, number: int, digest: str) -> bool:

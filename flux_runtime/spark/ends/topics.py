@@ -136,12 +136,12 @@ class Topic:
         digest = covers_digest(covers)
         self._owner.fence.check()
         if self._claim.is_made(self._note(unit), unit, number, digest):
-            self._claim.made(unit, number)
+            self._claim.note_commit(unit, number)
             return 0
         faults.point("topic-begun")
         count = self._transact(unit, messages, number, digest)
         faults.point("topic-committed")
-        self._claim.made(unit, number)
+        self._claim.note_commit(unit, number)
         return count
 
     def _transact(self, unit: str, messages: Iterable[Message], number: int, covers: str) -> int:

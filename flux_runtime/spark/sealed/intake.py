@@ -177,7 +177,7 @@ class WaitIntake:
         if not 0 < len(files) <= FILES_MAX:
             return rows
         try:
-            records = self._origin.whole(rows.sparkSession, files)
+            records = self._origin.of_files(rows.sparkSession, files)
         except AnalysisException:  # a file has gone: the stream knows whether that is allowed
             return rows
         return rows if records is None else records
@@ -186,7 +186,7 @@ class WaitIntake:
         """The micro-batch with all columns, read again where only some of them were read."""
         if set(self._buffer.schema.fieldNames()) <= set(rows.columns):
             return rows
-        records = self._origin.whole(rows.sparkSession, self.query.files())
+        records = self._origin.of_files(rows.sparkSession, self.query.files())
         return rows if records is None else records
 
     def _reasons(self, rows: DataFrame, late: list[Group], unknown: list[Group]) -> DataFrame:

@@ -82,7 +82,9 @@ def test_formats_that_make_the_code_fail_become_rare(limit: Operator) -> None:
 
     before = drawn()
     for case in before:
-        generator.learn(case, ran=all(item.row[at] in (*TIMES, None) for item in case), told=False)
+        generator.learn(
+            case, ran=all(item.row[at] in (*TIMES, None) for item in case), productive=False
+        )
     assert times(drawn()) > 2 * times(before)
 
 

@@ -177,7 +177,7 @@ def test_an_operator_shows_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> 
         operator="my_operators:everything",
         output=(("v", pa.int32()),),
     )
-    made = stage.made(2).process(batch(0, 0, [(1, "a"), (5, "b")]))
+    made = stage.instance(2).process(batch(0, 0, [(1, "a"), (5, "b")]))
     assert made.schema.names == ["v", "replica", DEAD_LETTER, *SN]
     assert made.to_pydict()["v"] == [1, 5]
     assert made.to_pydict()["replica"] == [2, 2]

@@ -120,7 +120,7 @@ def put_out(rows: Any) -> list[tuple[Any, ...]]:
 
 
 def test_a_processor_is_made_anew_for_each_batch_and_its_state_stays() -> None:
-    operator = flow(Counting).stages[0].made(None)
+    operator = flow(Counting).stages[0].instance(None)
     assert put_out(operator.process(batch([("a", 1), ("b", 1), ("a", 1)], 0))) == [
         ("b", 102),
         ("a", 201),
@@ -130,14 +130,14 @@ def test_a_processor_is_made_anew_for_each_batch_and_its_state_stays() -> None:
 
 def test_replicas_have_places_and_a_column_of_their_own() -> None:
     plan = flow(Counting).stages[0]
-    rows = [plan.made(replica).process(batch([("a", 1)], 0)) for replica in (1, 2)]
+    rows = [plan.instance(replica).process(batch([("a", 1)], 0)) for replica in (1, 2)]
     assert [row["replica"] for part in rows for row in part.to_pylist()] == [1, 2]
     assert len({row["sn_sub"] for part in rows for row in part.to_pylist()}) == 2
 
 
 def test_a_time_to_live_counts_by_recorded_time_and_what_expired_is_deleted() -> None:
     components = flow(Expiring, TimeMode.PROCESSING)
-    operator, other = (components.stages[0].made(None) for _ in range(2))
+    operator, other = (components.stages[0].instance(None) for _ in range(2))
     seen = []
     for place, (n, clock) in enumerate([(1, 1000), (2, 1050), (-1, 1099), (-1, 1100), (-1, 1150)]):
         (part,) = components.split(0, batch([("a", n)], place, clock), 1).values()
@@ -158,7 +158,7 @@ def test_a_time_to_live_counts_by_recorded_time_and_what_expired_is_deleted() ->
 
 def test_time_does_not_go_back() -> None:
     components = flow(Expiring, TimeMode.PROCESSING)
-    operator = components.stages[0].made(None)
+    operator = components.stages[0].instance(None)
     times = []
     for place, clock in enumerate([1000, 900, 1001]):
         (part,) = components.split(0, batch([("a", 1)], place, clock), 1).values()
@@ -318,7 +318,7 @@ def test_a_type_that_no_site_holds_is_refused_by_name() -> None:
 
 
 def test_a_value_of_another_type_sets_its_record_aside() -> None:
-    operator = flow(Odd).stages[0].made(None)
+    operator = flow(Odd).stages[0].instance(None)
     rows = operator.process(batch([("a", 1), ("a", 2), ("b", 3)], 0))
     assert put_out(rows) == [("a", 1), ("b", 3)]
     (letter,) = letters_of(rows)
@@ -339,7 +339,7 @@ class Odd(StatefulProcessor):
 
 
 def test_the_state_of_a_site_s_processor_travels_in_parts() -> None:
-    operator, standby = (flow(Counting).stages[0].made(None) for _ in range(2))
+    operator, standby = (flow(Counting).stages[0].instance(None) for _ in range(2))
     assert isinstance(operator, InParts)
     assert isinstance(standby, InParts)
     operator.process(batch([("a", 1), ("b", 1)], 0))

@@ -23,7 +23,7 @@ def clicks(place: int, *rows: tuple[int, int]) -> Any:
 
 
 def test_a_dead_letter_says_why_and_stands_where_its_record_stood() -> None:
-    made = double(1).made(None).process(clicks(7, (1, 5), (2, DOUBLED_MAX), (3, 6)))
+    made = double(1).instance(None).process(clicks(7, (1, 5), (2, DOUBLED_MAX), (3, 6)))
     assert results_of(made).to_pydict()["v"] == [10, 12]
     (letter,) = letters_of(made)
     assert letter["component"] == "Double"
@@ -37,7 +37,7 @@ def test_a_dead_letter_says_why_and_stands_where_its_record_stood() -> None:
 
 
 def test_a_batch_of_nothing_but_bad_records_has_no_results() -> None:
-    made = double(1).made(None).process(clicks(0, (1, DOUBLED_MAX), (2, DOUBLED_MAX)))
+    made = double(1).instance(None).process(clicks(0, (1, DOUBLED_MAX), (2, DOUBLED_MAX)))
     assert results_of(made).num_rows == 0
     assert [letter["record"]["key"] for letter in letters_of(made)] == [1, 2]
 
@@ -59,7 +59,7 @@ def test_a_later_stage_passes_dead_letters_on_and_computes_without_them() -> Non
 
 def test_replicas_can_be_told_apart_in_their_dead_letters() -> None:
     rows = clicks(0, (1, 5), (2, DOUBLED_MAX))
-    made = [double(1).made(replica).process(rows) for replica in (1, 2)]
+    made = [double(1).instance(replica).process(rows) for replica in (1, 2)]
     assert [rows.column("replica").to_pylist() for rows in made] == [[1, 1], [2, 2]]
     numbers = [tuple(sn) for rows in made for sn in zip(*map(list, sn_of(rows)), strict=True)]
     assert len(set(numbers)) == 4
@@ -74,17 +74,17 @@ def test_an_error_of_the_machine_ends_the_copy(
 
     monkeypatch.setattr(Refusing, "process", process)
     with pytest.raises(type(error)):
-        refusing(1).made(None).process(clicks(0, (1, 1)))
+        refusing(1).instance(None).process(clicks(0, (1, 1)))
 
 
 def test_an_operator_without_a_declared_column_ends_the_copy() -> None:
     stage: Component = replace(refusing(1), output=(("mean", pa.int64()),))
     with pytest.raises(OperatorError, match="no column mean"):
-        stage.made(None).process(clicks(0, (1, 1)))
+        stage.instance(None).process(clicks(0, (1, 1)))
 
 
 def test_a_state_that_is_installed_is_what_an_error_returns_to() -> None:
-    one, other = refusing(1).made(None), refusing(1).made(None)
+    one, other = refusing(1).instance(None), refusing(1).instance(None)
     one.process(clicks(0, (1, 5)))
     other.process(clicks(0, (1, 100)))
     other.install_state(one.get_state())

@@ -31,7 +31,7 @@ def test_a_move_waits_until_as_much_is_lost_as_it_costs() -> None:
 
 def test_what_takes_longer_has_to_be_lost_first() -> None:
     worth = Worth()
-    worth.made([PlannedMove((9, 9), 0, 1)], 8.0, lambda part: part)
+    worth.note_moves([PlannedMove((9, 9), 0, 1)], 8.0, lambda part: part)
     made = rounds(worth, site(0, 1.0, 4), site(1, 0.5, 2), count=18)
     assert not any(made[:17])
     assert made[17]
@@ -49,7 +49,7 @@ def test_a_site_that_gets_little_of_its_processor_is_no_receiver() -> None:
 
 def test_a_pair_does_not_come_back_for_some_rounds() -> None:
     worth = Worth(rounds=3)
-    worth.made([PlannedMove("a", 0, 1)], 0.1, lambda part: part)
+    worth.note_moves([PlannedMove("a", 0, 1)], 0.1, lambda part: part)
     assert not worth.may_go("a", 0)
     assert worth.may_go("a", 2)
     rounds(worth, site(0, 0.1, 1), site(1, 0.1, 1), count=3)
