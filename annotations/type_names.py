@@ -27,23 +27,28 @@ def unknown_type(text: str) -> str | None:
     >>> unknown_type("decimal(10, 2) NOT NULL"), unknown_type("interval day to second")
     (None, None)
     """
+    return next((word for word in named_types(text) if word.lower() not in TYPES), None)
+
+
+def named_types(text: str) -> Iterator[str]:
+    """The names of types in a type's text, those of its parts behind its own.
+
+    >>> [*named_types("MAP<string, struct<time: interval day to second>>")]
+    ['MAP', 'string', 'struct', 'interval']
+    """
     head = _HEAD.match(text)
     if head is None:
-        return None
+        return
+    yield head[1]
     name = head[1].lower()
-    if name not in TYPES:
-        return head[1]
     rest = text[head.end() :].strip()
     if name not in ("array", "map", "struct") or not rest.startswith("<") or ">" not in rest:
-        return None
+        return
     for part in _parts(rest[1 : rest.rindex(">")]):
         if name == "struct":
             field = _FIELD.match(part)
             part = field[2] if field else ""
-        word = unknown_type(part)
-        if word is not None:
-            return word
-    return None
+        yield from named_types(part)
 
 
 def bounded_text(text: str) -> str | None:

@@ -20,7 +20,7 @@ from annotations.whitebox.ir import Role
 from benchmarks.random_types import TYPES
 from blazes.verify.operators import Operator
 from blazes.verify.records import Item, Row
-from blazes.verify.values import kept
+from blazes.verify.values import consistent
 
 INT, STRING, DOUBLE, BOOLEAN, OTHER = "INT", "STRING", "DOUBLE", "BOOLEAN", "?"
 JOINED: Final = (INT, STRING, *TYPES)
@@ -841,7 +841,7 @@ def records(rng: random.Random, given: Schemas, count: int) -> tuple[Item, ...]:
         times = rng.choice([1, 1, 1, 1, 2]) if table.role is Role.STREAM else 1
         found.append(Item(table.name, row, times))
     items: list[Item] = []
-    for item in kept(found, operator_of(given), given.fds):
+    for item in consistent(found, operator_of(given), given.fds):
         if lawful(given, [*items, item]):
             items.append(item)
     return tuple(items)

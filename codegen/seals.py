@@ -19,7 +19,7 @@ from codegen.drafts import Draft, Kind
 from codegen.network import Network
 from codegen.wording import attributes
 
-NOT_ATOMIC: Final = ("array", "map", "struct", "variant")
+NOT_ATOMIC: Final = ("array", "map", "struct", "variant", "void", "geometry", "geography")
 """Types that cannot be a key: their values are not one value, of which two are equal or not."""
 COLLATED: Final = re.compile(r"\bcollate\s+(\S+)")
 BINARY: Final = "utf8_binary"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import Endpoint
 from annotations.diagnostics import Diagnostic
+from annotations.type_names import named_types
 from blazes.coordination import Strategy
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind, reference_of
@@ -31,6 +32,9 @@ OWN_COLUMNS: Final = frozenset(
     | {START, END}
 )
 """Columns that sites have beside those of records."""
+NOT_CARRIED: Final = frozenset({"time", "geometry", "geography"})
+"""Types of Spark's that sites do not have."""
+CAST: Final = "leave the column out of the schema, or cast it in a component before"
 RENAME: Final = "give the column another name, before the component or in it"
 
 
@@ -75,6 +79,9 @@ def _flux_problems(
     for name in _own_columns(net, draft, plan):
         message = f"{at}: `{name}` is a column that sites have beside those of records"
         yield Diagnostic(CODES["BLZ515"], message, implementation.position, RENAME)
+    for name, type_ in _not_carried(net, draft):
+        message = f"{at}: sites have no values of the type of `{name}`, {type_}"
+        yield Diagnostic(CODES["BLZ515"], message, implementation.position, CAST)
     if implementation.sql is not None:
         mode = net.plan.analysis.dataflow.deployment.conf.get(ANSI, "true")
         if str(mode).strip().lower() != "true":
@@ -104,6 +111,17 @@ def _own_columns(net: Network, draft: Draft, plan: Relation | None) -> list[str]
     names.update(name for stream in net.leaving[draft.at] for name in stream.schema or ())
     names.update(() if plan is None else (column.name for column in plan.columns))
     return sorted(name for name in names if name.lower() in OWN_COLUMNS)
+
+
+def _not_carried(net: Network, draft: Draft) -> Iterator[tuple[str, str]]:
+    """Columns of inputs and of the output, with their types, that no site takes or gives."""
+    streams = [
+        *(s for name in draft.inputs for s in net.entering[Endpoint(draft.component.name, name)]),
+        *net.leaving[draft.at],
+    ]
+    for name, type_ in dict(c for s in streams for c in (s.schema or {}).items()).items():
+        if NOT_CARRIED & {word.lower() for word in named_types(type_)}:
+            yield name, type_
 
 
 def _growth(net: Network, draft: Draft, sql: str) -> Iterator[Diagnostic]:

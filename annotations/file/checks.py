@@ -17,9 +17,12 @@ from annotations.file.records import Fields
 from annotations.file.shapes import BAD, Pairs
 from annotations.file.streams import Streams
 from annotations.positions import Scalar, place_inside
+from annotations.type_names import named_types
 
 COMPARED_MAX: Final = 1_000
 """Pairs of names that `check_alike` compares; a file with more is left unchecked."""
+TIME_TYPE: Final = "spark.sql.timeType.enabled"
+"""Spark 4 takes no column of type TIME without this setting."""
 ALIKE: Final = 0.85
 """Part of the letters of two names that are the same where the names are alike."""
 
@@ -66,12 +69,18 @@ def check_unchosen(
             findings.add("BLZ031", message, built.component.position, remedy)
 
 
-def check_schemas(streams: Pairs, findings: Findings) -> None:
-    """Keys, producer columns (BLZ050) and ids (BLZ076) must be in the stream's schema."""
+def check_schemas(streams: Pairs, conf: Mapping[str, str], findings: Findings) -> None:
+    """Keys, producer columns (BLZ050) and ids (BLZ076) must be in the stream's schema.
+
+    The settings in `conf` decide which types Spark has (BLZ053).
+    """
+    has_times = conf.get(TIME_TYPE, "").strip().lower() == "true"
     for name, (_, fields) in streams.items():
         if fields is BAD or "schema" not in fields:
             continue
         schema: Pairs = fields.get("schema")
+        if not has_times:
+            _check_times(schema, findings)
         for key in fields.get("seal", ()):
             for attribute in key:
                 _known(attribute, schema, f"the schema of {name}", findings)
@@ -84,6 +93,14 @@ def check_schemas(streams: Pairs, findings: Findings) -> None:
             for attribute in fields.get("id", ()):
                 _known(attribute, schema, f"the schema of {name}", findings, "BLZ076")
             _check_punctuation(name, fields, findings)
+
+
+def _check_times(schema: Pairs, findings: Findings) -> None:
+    for key, spark_type in schema.values():
+        if "time" in map(str.lower, named_types(spark_type)):
+            message = f"Spark has the type of `{key.text}`, TIME, only where {TIME_TYPE} is true"
+            remedy = f"Write TIMESTAMP or STRING, or {TIME_TYPE}: true in `conf` of `deployment`."
+            findings.add("BLZ053", message, key.mark, remedy)
 
 
 def _check_punctuation(name: str, fields: Fields, findings: Findings) -> None:

@@ -309,7 +309,9 @@ class _Reading:
             if isinstance(fields, Fields):
                 streams.add(key, fields)
         complete = complete and not streams.broken and len(streams.seen) == len(declared)
-        checks.check_schemas(declared, findings)
+        deployment = self.sections.get("deployment")
+        conf = texts(deployment.get("conf", {})) if deployment else {}
+        checks.check_schemas(declared, conf, findings)
         if complete and "streams" in self.sections:
             checks.check_ends(streams, findings)
             checks.check_component_attributes(streams, findings)

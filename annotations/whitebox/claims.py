@@ -66,8 +66,8 @@ def _of_output(
             message = f"{name} {claim} is written to copy {copies}, which its code does not show"
             yield Diagnostic(CODES["BLZ084"], message, claim.position)
         if more_than_shown(claim, shown, dependencies.of(component, claim)):
-            written, given = annotation_text(claim), annotation_text(shown)
-            message = f"{name} {claim} is written {written}, and its code gives {given}"
+            claimed, derived = annotation_text(claim), annotation_text(shown)
+            message = f"{name} {claim} is written {claimed}, and its code gives {derived}"
             why = "; ".join(
                 f"{reason.text} ({reason.position})" if reason.position else reason.text
                 for reason in shown.derived or ()

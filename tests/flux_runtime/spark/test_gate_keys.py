@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import DataFrame
 
+from annotations.file.checks import TIME_TYPE
 from flux_runtime.sealing.keys import key_text
 from flux_runtime.spark import Job, Producers, Punctuation, sql
 from flux_runtime.spark.key_columns import CHUNK, CHUNKS_MAX, KeyColumns
@@ -45,6 +46,7 @@ VALUES = {
         ["TIMESTAMP_NTZ'2024-03-10 02:30:00'"],  # no such time in New York
         ["TIMESTAMP_NTZ'0001-01-01 00:00:00.1'"],
     ],
+    "time(6)": [["TIME'00:00:00'"], ["TIME'23:59:59.999999'"], ["TIME'12:30:00.1'"]],
     "binary": [["X''"], ["X'00'"], ["X'FF00'"], ["X'3030'"], ["X'27'"]],
     "interval year to month": [["INTERVAL '-1-2' YEAR TO MONTH"], ["INTERVAL '0-0' YEAR TO MONTH"]],
     "interval day to second": [
@@ -125,12 +127,14 @@ def build(job: Job) -> None:
 
 @pytest.fixture
 def zone(bench) -> Iterator[str]:
-    """A session in a zone with summer time."""
-    name = "spark.sql.session.timeZone"
-    before = bench.session.conf.get(name)
-    bench.session.conf.set(name, NEW_YORK)
+    """A session in a zone with summer time, and with times of day."""
+    wanted = {"spark.sql.session.timeZone": NEW_YORK, TIME_TYPE: "true"}
+    before = {name: bench.session.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        bench.session.conf.set(name, value)
     yield NEW_YORK
-    bench.session.conf.set(name, before)
+    for name, value in before.items():
+        bench.session.conf.set(name, value)
 
 
 def file(bench, rows: list[tuple[Key, str]]) -> None:
