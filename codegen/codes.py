@@ -235,6 +235,14 @@ _ROWS: Final = (
         "give the attributes of the key the same type in the schemas of all streams",
     ),
     Code(
+        "BLZ529",
+        Severity.ERROR,
+        "a column with a name of the runtime's own",
+        "Beside the columns of records a job has some of its own, such as __producer and __count: "
+        "one of that name would take their place.",
+        "give the column another name: in what writes the source, or AS in the component",
+    ),
+    Code(
         "BLZ531",
         Severity.ERROR,
         "an order-sensitive component in a cycle",

@@ -42,8 +42,23 @@ _OF_MESSAGES: Final[Mapping[str, frozenset[Family]]] = {
     "partition": frozenset({Family.INTEGER, Family.NULL, Family.UNKNOWN}),
 }
 """Part of a Kafka message -> kinds of values that it has."""
+OWN_COLUMNS: Final = re.compile(
+    "__(alone|arrived|batch|chunk|chunks|count|count_of|differ|digest|hash|producer"
+    "|producer_of_key|reason|reason_of|records|remainder|rows|size|source|times|unreadable|value"
+    "|(feed|gate|id|key|row|text)_[0-9]+)",
+    re.IGNORECASE,
+)
+"""Columns that a job has beside those of records, as `flux_runtime.spark.frames` has them."""
 OWN_SCHEMA: Final = frozenset({"text"})
 """File formats that need no schema."""
+
+
+def own_columns(stream: Stream) -> Iterator[Diagnostic]:
+    """Columns of the stream that would take the place of those that the job has itself."""
+    for name in stream.schema or ():
+        if OWN_COLUMNS.fullmatch(name):
+            message = f"stream {stream.name} has a column `{name}`, which is the job's own"
+            yield Diagnostic(CODES["BLZ529"], message, stream.position)
 
 
 def source_problems(stream: Stream) -> list[Diagnostic]:

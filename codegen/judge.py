@@ -7,7 +7,7 @@ and `seals` follow the punctuations, `sites` looks at what runs beside Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ from blazes.coordination import Plan
 from codegen.codes import CODES
 from codegen.deduplication import with_deduplication
 from codegen.drafts import Kind, folder_of, ordered_by_spark
-from codegen.ends import sink_problems, source_problems
+from codegen.ends import OWN_COLUMNS, own_columns, sink_problems, source_problems
 from codegen.gates import with_gates
 from codegen.network import Network, network, with_kept_inputs
 from codegen.operators import STREAMS_ONLY, named_attributes
@@ -67,14 +67,29 @@ def judged(plan: Plan) -> Judgement:
         problems += site_problems(net, code)
     problems += _of_streams_alone(net, sealed)
     for stream in plan.analysis.dataflow.streams.values():
+        problems += own_columns(stream)
         if stream.producer is None:
             problems += source_problems(stream)
         if stream.consumer is None:
             problems += sink_problems(stream, folder_of(plan.analysis.dataflow))
+    problems += _own_columns(net, code)
     ordered = sorted(dict.fromkeys(problems), key=place)
     errors = errors_among(ordered)
     warnings = tuple(problem for problem in ordered if problem not in errors)
     return Judgement(plan, net, sealed, tuple(errors), warnings)
+
+
+def _own_columns(net: Network, code: Callable[[], Code]) -> Iterator[Diagnostic]:
+    """Columns that SQL gives the name of one that the job has itself."""
+    for at, draft in net.drafts.items():
+        by = draft.implementation
+        if by is None or by.sql is None or "__" not in by.sql:
+            continue
+        plan = code().plan(draft.component, draft.output)
+        for column in () if plan is None else plan.columns:
+            if OWN_COLUMNS.fullmatch(column.name):
+                message = f"{at} puts out a column `{column.name}`, which is the job's own"
+                yield Diagnostic(CODES["BLZ529"], message, by.position)
 
 
 def _of_streams_alone(net: Network, sealed: Mapping[Endpoint, Route]) -> Iterator[Diagnostic]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -24,8 +25,13 @@ from pyspark.sql.types import (
 Operator: TypeAlias = Callable[..., DataFrame]
 """A component's function: one DataFrame for each input interface, by name; returns one."""
 
-RESERVED: Final = "__"
-"""Columns whose name begins like this belong to the runtime."""
+OWN_COLUMNS: Final = re.compile(
+    "__(alone|arrived|batch|chunk|chunks|count|count_of|differ|digest|hash|producer"
+    "|producer_of_key|reason|reason_of|records|remainder|rows|size|source|times|unreadable|value"
+    "|(feed|gate|id|key|row|text)_[0-9]+)",
+    re.IGNORECASE,
+)
+"""The names of columns that the runtime has beside those of records."""
 
 ARRIVED: Final = "__arrived"
 """When a record came to its source; beside the records where a component asks for it."""
@@ -34,6 +40,20 @@ EXACT_TEXT: Final = (StringType, IntegralType, BooleanType, DateType)
 """Types whose values have the same text here as Spark casts them to."""
 
 _views = threading.Lock()
+
+
+def check_own(at: str, names: Iterable[str]) -> None:
+    """Return if no column has a name of `OWN_COLUMNS`.
+
+    Raises:
+        ValueError: some have; the message begins with `at`.
+    """
+    own = [name for name in names if OWN_COLUMNS.fullmatch(name)]
+    if own:
+        raise ValueError(
+            f"{at}: the runtime has columns of its own with the names of {', '.join(own)}; give "
+            "them others"
+        )
 
 
 def deduplicated(records: DataFrame, id: Sequence[str]) -> DataFrame:

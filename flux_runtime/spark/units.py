@@ -20,7 +20,17 @@ from flux_runtime.spark.ends.source import Source
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Origin, Producers
 from flux_runtime.spark.flux.components import Step
 from flux_runtime.spark.flux.order_checkpoint import KEEP_EVERY
-from flux_runtime.spark.frames import ARRIVED, Operator, column, empty, extended, nullable, union
+from flux_runtime.spark.frames import (
+    ARRIVED,
+    OWN_COLUMNS,
+    Operator,
+    check_own,
+    column,
+    empty,
+    extended,
+    nullable,
+    union,
+)
 
 Inputs = Mapping[str, Sequence[Feed]]
 """Input interface -> the feeds that enter it."""
@@ -76,6 +86,7 @@ class Unit:
         """Of the output: the component's function, run on frames without rows."""
         if self._schema is None:
             output = self.fn(**self.frames(lambda feed: no_rows(session, feed)))
+            check_own(self.name, (name for name in output.columns if name != ARRIVED))
             if self.replica is not None:
                 self.check_replica_free(output.columns)
             self._schema = nullable(self._told_apart(output).schema)
@@ -231,6 +242,7 @@ class FluxUnit(Unit):
         """Of the output; replicas are told apart by a column."""
         if self._schema is None:
             *_, (_, tagged) = self.stages(session)
+            check_own(self.name, tagged.fieldNames())
             if self.replicas > 1:
                 self.check_replica_free(tagged.fieldNames())
                 tagged = extended(tagged, **{REPLICA: "integer"})
@@ -274,8 +286,8 @@ def no_rows(session: SparkSession, feed: Feed) -> DataFrame:
 
 def data_of(stream: DataFrame) -> DataFrame:
     """The data records of an origin's stream, without the envelope."""
-    own = [c for c in stream.columns if not c.startswith("__") or c == ARRIVED]
-    return stream.where(sf.col(COUNT) == DATA).select(*[f"`{c}`" for c in own])
+    names = [c for c in stream.columns if not OWN_COLUMNS.fullmatch(c) or c == ARRIVED]
+    return stream.where(sf.col(COUNT) == DATA).select(*map(column, names))
 
 
 def in_channel(schema: StructType) -> StructType:

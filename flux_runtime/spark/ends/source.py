@@ -27,7 +27,7 @@ from flux_runtime.spark.feed import (
     UNREADABLE_TEXT,
     Punctuation,
 )
-from flux_runtime.spark.frames import ARRIVED, EXACT_TEXT, RESERVED, column, extended, parse_schema
+from flux_runtime.spark.frames import ARRIVED, EXACT_TEXT, check_own, column, extended, parse_schema
 
 FILE_FORMATS: Final = frozenset({"json", "csv", "parquet", "orc", "text", "avro", "xml"})
 """Formats that Spark reads and writes as folders of files."""
@@ -47,7 +47,7 @@ PARTS: Final = ("key", "topic", "partition", "offset", "timestamp")
 """The parts of a message of Kafka that a column can be, besides its headers."""
 HEADER: Final = "headers."
 
-_VALUE: Final = f"{RESERVED}value"
+_VALUE: Final = "__value"
 
 _NEVER_TOO_OLD: Final = "10000d"
 """Spark's file source silently skips files a week older than the newest; a record lost."""
@@ -196,11 +196,7 @@ class Source:
 
     def _checked(self, schema: StructType) -> StructType:
         names = schema.fieldNames()
-        reserved = [name for name in names if name.startswith(RESERVED)]
-        if reserved:
-            raise ValueError(
-                f"source {self.name}: columns named {RESERVED}... are the runtime's: {reserved}"
-            )
+        check_own(f"source {self.name}", names)
         missing = [name for name in self.id if name not in names]
         if missing:
             raise ValueError(
