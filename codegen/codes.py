@@ -237,10 +237,18 @@ _ROWS: Final = (
     Code(
         "BLZ529",
         Severity.ERROR,
-        "a column with a name of the runtime's own",
-        "Beside the columns of records a job has some of its own, such as __producer and __count: "
-        "one of that name would take their place.",
+        "a column whose name is taken",
+        "Spark tells no columns apart by upper and lower case alone, and beside the columns of "
+        "records a job has some of its own, such as __producer and __count.",
         "give the column another name: in what writes the source, or AS in the component",
+    ),
+    Code(
+        "BLZ530",
+        Severity.ERROR,
+        "a sink that writes where a source reads",
+        "The job would read its own results, again and again: a cycle of which the analysis does "
+        "not know.",
+        "write somewhere else; for a cycle that is meant, give one stream both from: and to:",
     ),
     Code(
         "BLZ531",

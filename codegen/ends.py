@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
+from posixpath import normpath
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -49,16 +52,80 @@ OWN_COLUMNS: Final = re.compile(
     re.IGNORECASE,
 )
 """Columns that a job has beside those of records, as `flux_runtime.spark.frames` has them."""
+_BY_CASE: Final = "spark.sql.caseSensitive"
+_SERVERS: Final = "kafka.bootstrap.servers"
 OWN_SCHEMA: Final = frozenset({"text"})
 """File formats that need no schema."""
 
 
-def own_columns(stream: Stream) -> Iterator[Diagnostic]:
-    """Columns of the stream that would take the place of those that the job has itself."""
-    for name in stream.schema or ():
+def taken_names(columns: Iterable[str], conf: Mapping[str, str]) -> Iterator[str]:
+    """Names that two columns of a stream or an output have, or one of theirs and one of the job.
+
+    >>> print(*taken_names(["id", "Id", "__op", "__count"], {}), sep="; ")
+    the columns `id` and `Id`, which are one to Spark; a column `__count`, which is the job's own
+    """
+    seen: dict[str, str] = {}
+    by_case = conf.get(_BY_CASE, "").strip().lower() == "true"
+    for name in () if by_case else columns:
+        if (first := seen.setdefault(name.lower(), name)) is not name:
+            yield f"the columns `{first}` and `{name}`, which are one to Spark"
+    for name in columns:
         if OWN_COLUMNS.fullmatch(name):
-            message = f"stream {stream.name} has a column `{name}`, which is the job's own"
-            yield Diagnostic(CODES["BLZ529"], message, stream.position)
+            yield f"a column `{name}`, which is the job's own"
+
+
+def read_again(streams: Iterable[Stream]) -> Iterator[Diagnostic]:
+    """Sinks that write where a source reads."""
+    streams = list(streams)
+    sources = [(s, s.source) for s in streams if s.producer is None and s.source is not None]
+    sinks = [(s, s.sink) for s in streams if s.consumer is None and s.sink is not None]
+    for (written, sink), (read, source) in product(sinks, sources):
+        if _reads(source, sink):
+            message = f"the sink of {written.name} writes where the source of {read.name} reads"
+            yield Diagnostic(CODES["BLZ530"], message, sink.position or written.position)
+
+
+def _reads(source: External, sink: External) -> bool:
+    of_source, of_sink = source.format.lower(), sink.format.lower()
+    if of_source == of_sink == "kafka":
+        topic = sink.options.get("topic", "")
+        servers = [_words(end.options.get(_SERVERS, "")) for end in (source, sink)]
+        return bool(servers[0] & servers[1]) and _subscribed(source.options, topic)
+    if source.path is None or sink.path is None:
+        return False
+    place, results = _parts(source.path), _parts(sink.path)
+    if of_source == "delta":
+        return of_sink == "delta" and place == results
+    if of_source not in FILE_FORMATS or of_sink not in FILE_FORMATS:
+        return False
+    recursive = source.options.get("recursiveFileLookup", "").lower() == "true"
+    if recursive and results[: len(place)] == place:
+        return True
+    file = [*results, "unit-000000000", "part-00000"]
+    return any(
+        len(place) == length and all(map(fnmatchcase, file[:length], place))
+        for length in (len(file) - 1, len(file))
+    )
+
+
+def _parts(path: str) -> list[str]:
+    address = urlsplit(path)
+    local = address.path if address.scheme == "file" else path
+    return normpath(local).split("/")
+
+
+def _words(text: str) -> set[str]:
+    return {word.strip() for word in text.split(",") if word.strip()}
+
+
+def _subscribed(options: Mapping[str, str], topic: str) -> bool:
+    pattern = options.get("subscribePattern")
+    if pattern is not None:
+        try:
+            return re.fullmatch(pattern, topic) is not None
+        except re.error:  # of Java's alone
+            return False
+    return topic in _words(options.get("subscribe", ""))
 
 
 def source_problems(stream: Stream) -> list[Diagnostic]:

@@ -14,6 +14,7 @@ from typing import Final
 from annotations.dataflow import EMPTY, Endpoint, Path, Producers, Stream
 from annotations.diagnostics import Diagnostic
 from annotations.vocabulary import Key
+from annotations.whitebox.datatypes import BOOLEAN, parse_type
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind
 from codegen.network import Network
@@ -171,6 +172,14 @@ def announces(
         )
         problems.append(Diagnostic(CODES["BLZ521"], message, stream.position))
         return False
+    if stream.punctuation is not None:
+        when = stream.punctuation.when.strip()
+        type_ = (stream.schema or {}).get(when, "BOOLEAN")
+        if parse_type(type_)[0] != BOOLEAN:
+            message = f"punctuations of stream {stream.name} are told by {when}, of type {type_}"
+            remedy = f"write a condition, such as {when} = 1 or {when} IS NOT NULL"
+            problems.append(Diagnostic(CODES["BLZ521"], message, stream.position, remedy))
+            return False
     return True
 
 
@@ -258,7 +267,6 @@ def mixed_types(
     A partition goes by the text of its key, so that one comparison, which casts, would make of two
     partitions one, or of one two.
     """
-    from annotations.whitebox.datatypes import parse_type
     from annotations.whitebox.keys import same_value
 
     typed = [(stream, names) for stream, names in sources if {*names} <= {*(stream.schema or ())}]

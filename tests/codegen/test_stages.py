@@ -139,7 +139,7 @@ def test_several_ordered_writers_are_kept_and_read_again() -> None:
         annotation:
           - {from: a, to: out, label: "OW[id, x]"}
           - {from: b, to: out, label: "OW[id, y]"}
-        sql: SELECT * FROM a FULL JOIN b
+        sql: SELECT a.id, b.y FROM a FULL JOIN b
         """
     schema = "{id: int, x: int, y: int}"
     found = one(text, rate("a", schema=schema), rate("b", schema=schema))
