@@ -171,7 +171,8 @@ def test_every_record_once_whatever_is_killed(bounded: bool, tmp_path: Path) -> 
         )
         return ran.returncode, ran.stdout + ran.stderr
 
-    for number, point in enumerate(POINTS):
+    points = POINTS[bounded::2]  # the commits are the same, whatever is remembered
+    for number, point in enumerate(points):
         send(2 * number)
         send(2 * number + 1)
         status, said = run(f"{point}@{rng.choice([1, 2])}")
