@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import product
@@ -52,13 +52,14 @@ OWN_COLUMNS: Final = re.compile(
     re.IGNORECASE,
 )
 """Columns that a job has beside those of records, as `flux_runtime.spark.frames` has them."""
+_PATTERN: Final = re.compile(r"[*?\[{]")
 _BY_CASE: Final = "spark.sql.caseSensitive"
 _SERVERS: Final = "kafka.bootstrap.servers"
 OWN_SCHEMA: Final = frozenset({"text"})
 """File formats that need no schema."""
 
 
-def taken_names(columns: Iterable[str], conf: Mapping[str, str]) -> Iterator[str]:
+def taken_names(columns: Collection[str], conf: Mapping[str, str]) -> Iterator[str]:
     """Names that two columns of a stream or an output have, or one of theirs and one of the job.
 
     >>> print(*taken_names(["id", "Id", "__op", "__count"], {}), sep="; ")
@@ -67,22 +68,49 @@ def taken_names(columns: Iterable[str], conf: Mapping[str, str]) -> Iterator[str
     seen: dict[str, str] = {}
     by_case = conf.get(_BY_CASE, "").strip().lower() == "true"
     for name in () if by_case else columns:
-        if (first := seen.setdefault(name.lower(), name)) is not name:
+        if (first := seen.get(name.lower())) is not None:
             yield f"the columns `{first}` and `{name}`, which are one to Spark"
+        seen[name.lower()] = name
     for name in columns:
         if OWN_COLUMNS.fullmatch(name):
             yield f"a column `{name}`, which is the job's own"
 
 
-def read_again(streams: Iterable[Stream]) -> Iterator[Diagnostic]:
-    """Sinks that write where a source reads."""
-    streams = list(streams)
-    sources = [(s, s.source) for s in streams if s.producer is None and s.source is not None]
+def read_again(streams: Collection[Stream]) -> Iterator[Diagnostic]:
+    """Sinks that write where a source reads from which they get their rows."""
+    sources = [
+        (s, s.source) for s in streams if s.producer is None and s.source and _follows(s.source)
+    ]
     sinks = [(s, s.sink) for s in streams if s.consumer is None and s.sink is not None]
     for (written, sink), (read, source) in product(sinks, sources):
-        if _reads(source, sink):
+        if _reads(source, sink) and _reaches(read, written, streams):
             message = f"the sink of {written.name} writes where the source of {read.name} reads"
             yield Diagnostic(CODES["BLZ530"], message, sink.position or written.position)
+
+
+def _reaches(first: Stream, last: Stream, streams: Collection[Stream]) -> bool:
+    """Whether records of a stream may become some of another, by the components between them."""
+    todo = [first]
+    seen = set()
+    while todo:
+        stream = todo.pop()
+        if stream is last:
+            return True
+        if stream.consumer is not None and stream.consumer.component not in seen:
+            component = stream.consumer.component
+            seen.add(component)
+            todo += [s for s in streams if s.producer and s.producer.component == component]
+    return False
+
+
+def _follows(source: External) -> bool:
+    """Whether a source reads more than the files of one folder."""
+    pattern = source.path is not None and _PATTERN.search(source.path)
+    return source.format.lower() not in FILE_FORMATS or bool(pattern) or _recursive(source)
+
+
+def _recursive(source: External) -> bool:
+    return source.options.get("recursiveFileLookup", "").strip().lower() == "true"
 
 
 def _reads(source: External, sink: External) -> bool:
@@ -98,9 +126,8 @@ def _reads(source: External, sink: External) -> bool:
         return of_sink == "delta" and place == results
     if of_source not in FILE_FORMATS or of_sink not in FILE_FORMATS:
         return False
-    recursive = source.options.get("recursiveFileLookup", "").lower() == "true"
-    if recursive and results[: len(place)] == place:
-        return True
+    if _recursive(source):
+        return results[: len(place)] == place
     file = [*results, "unit-000000000", "part-00000"]
     return any(
         len(place) == length and all(map(fnmatchcase, file[:length], place))
