@@ -5,7 +5,7 @@ In the order in which a plan meets them:
 - `judge`: what can be compiled, by all that follow; `codes`: what is refused.
 - `deduplication`: what is done about repeats, as components; `drafts`: what each output becomes,
   with the Python functions that `operators` looks up; `network`: who feeds whom; `cycles`: in
-  which order.
+  which order; `streaming`: which SQL Spark does not run over a stream.
 - `gates`, `seals`: which outputs wait, and how punctuations reach them; `sites`: what runs on
   Flux sites, as far as `duckdb_sql` can evaluate it there and `site_python` asks for no more;
   `ends`: sources and sinks.

@@ -310,6 +310,15 @@ _ROWS: Final = (
         "dropDuplicatesWithinWatermark: a complete partition needs no state",
     ),
     Code(
+        "BLZ538",
+        Severity.ERROR,
+        "SQL that Spark does not run over a stream",
+        "Spark refuses the query when the job starts. Where an order is recorded, a seal is waited "
+        "for, or only distinct rows matter, the same SQL runs over records that are kept.",
+        "remove the ORDER BY; filter by rand() in place of TABLESAMPLE; join on equal columns, if "
+        "only on a constant one of each; or let the plan coordinate the component (--target async)",
+    ),
+    Code(
         "BLZ541",
         Severity.WARNING,
         "a project that was edited by hand",

@@ -57,6 +57,8 @@ class Draft:
     """The plan for its own order-sensitive paths."""
     implementation: Implementation | None
     position: Position | None = field(compare=False)
+    from_records: bool = False
+    """True where its SQL runs over records that are kept, since over a stream Spark runs none."""
     as_set: bool = False
     """True where only distinct rows of what a confluent output puts out matter, as on Spark."""
 
@@ -217,7 +219,7 @@ def ordered_by_spark(draft: Draft, folder: FilePath) -> bool:
     order of a group's rows in a micro-batch is taken not to matter.
     """
     by = draft.implementation
-    if draft.reads or len(draft.writes) != 1:
+    if draft.from_records or draft.reads or len(draft.writes) != 1:
         return False
     if not draft.sequence:
         return True

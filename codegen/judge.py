@@ -7,7 +7,7 @@ and `seals` follow the punctuations, `sites` looks at what runs beside Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -20,7 +20,7 @@ from codegen.deduplication import with_deduplication
 from codegen.drafts import Kind, folder_of, ordered_by_spark
 from codegen.ends import read_again, sink_problems, source_problems, taken_names
 from codegen.gates import with_gates
-from codegen.network import Network, network, with_kept_inputs
+from codegen.network import Network, network, not_streaming, with_kept_inputs
 from codegen.operators import STREAMS_ONLY, named_attributes
 from codegen.seals import Route, routes
 
@@ -76,6 +76,7 @@ def judged(plan: Plan) -> Judgement:
             problems += source_problems(stream)
         if stream.consumer is None:
             problems += sink_problems(stream, folder_of(plan.analysis.dataflow))
+    problems += _not_streaming(net, sealed, code)
     problems += read_again(plan.analysis.dataflow.streams.values())
     problems += _taken_names(net, code)
     ordered = sorted(dict.fromkeys(problems), key=place)
@@ -94,6 +95,38 @@ def _taken_names(net: Network, code: Callable[[], Code]) -> Iterator[Diagnostic]
         names = [] if plan is None else [column.name for column in plan.columns]
         for taken in taken_names(names, net.plan.analysis.dataflow.deployment.conf):
             yield Diagnostic(CODES["BLZ529"], f"{at} puts out {taken}", by.position)
+
+
+def _not_streaming(
+    net: Network, sealed: Mapping[Endpoint, Route], code: Callable[[], Code]
+) -> Iterator[Diagnostic]:
+    """Outputs whose SQL would run over a stream, where Spark does not run it."""
+    waiting = {at for at, route in sealed.items() if route.promise is None}
+    for at, draft in net.drafts.items():
+        by = draft.implementation
+        if by is None or by.sql is None or not _is_streamed(net, at, waiting):
+            continue
+        construct = not_streaming(code(), draft, appends=draft.component.output_mode == "append")
+        if construct is not None:
+            message = f"{at} would run over a stream, where Spark refuses {construct}"
+            yield Diagnostic(CODES["BLZ538"], message, by.position)
+
+
+def _is_streamed(net: Network, at: Endpoint, waiting: Collection[Endpoint]) -> bool:
+    """Whether an output is computed by a streaming query, its own or one that reads it."""
+    kind = net.drafts[at].kind
+    if at in waiting or kind not in (Kind.NATIVE, Kind.FUSED):
+        return False
+    if kind is Kind.NATIVE:
+        return True
+    ends = [stream.consumer for stream in net.leaving[at]]
+    return None in ends or any(
+        _is_streamed(net, reader, waiting)
+        for end in ends
+        if end is not None
+        for reader, draft in net.drafts.items()
+        if reader.component == end.component and end.interface in draft.inputs
+    )
 
 
 def _of_streams_alone(net: Network, sealed: Mapping[Endpoint, Route]) -> Iterator[Diagnostic]:

@@ -104,50 +104,52 @@ def read_by_queries(
 
 
 def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
-    """The network in which confluent SQL that Spark does not run in append mode keeps its inputs.
+    """The network in which SQL that Spark does not run over a stream has its inputs kept.
 
     In append mode Spark's own state takes projections, filters, inner joins, unions and generators.
     DISTINCT, GROUP BY without a watermark, outer and semi joins and the like it refuses when the
     query starts. The answers of a confluent component only ever grow, so that it can keep its
-    inputs and give what follows from them, once.
+    inputs and give what follows from them, once. An ordered one is computed again, where in update
+    mode Spark refuses it, of all the records of what has changed.
 
     Args:
         net: with the kinds that the plan gives.
         code: gives the dataflow's code.
     """
 
-    def accumulating(draft: Draft) -> Draft:
+    def with_records(draft: Draft) -> Draft:
         by = draft.implementation
-        if draft.kind is Kind.FLUX and draft.confluent and by is not None and by.sql is not None:
-            return replace(draft, as_set=bool(draft.reads) or not _runs(code(), draft))
-        native = draft.kind is Kind.NATIVE and draft.confluent and draft.component.output_mode
-        if native != "append" or by is None or by.sql is None or draft.reads:
+        if by is None or by.sql is None:
             return draft
-        if any(path.nondeterministic for path in draft.own) or _runs(code(), draft):
+        if draft.kind is Kind.FLUX and draft.confluent:
+            return replace(draft, as_set=bool(draft.reads) or _gives_sets(code(), draft))
+        if draft.kind is Kind.ORDER:
+            refused = not_streaming(code(), draft, appends=False)
+            return replace(draft, from_records=refused is not None)
+        native = draft.kind is Kind.NATIVE and draft.confluent and draft.component.output_mode
+        if native != "append" or draft.reads or any(path.nondeterministic for path in draft.own):
+            return draft
+        refused = not_streaming(code(), draft, appends=True)
+        if refused is None or not _gives_sets(code(), draft):
             return draft
         return replace(draft, kind=Kind.ACCUMULATING)
 
-    return replace(net, drafts={at: accumulating(draft) for at, draft in net.drafts.items()})
+    return replace(net, drafts={at: with_records(draft) for at, draft in net.drafts.items()})
 
 
-def _runs(code: Code, draft: Draft) -> bool:
-    """True where nothing shows that Spark would not run it; a watermark closes groups."""
-    from annotations.whitebox.ir import (
-        Aggregate,
-        Deduplicate,
-        Join,
-        JoinKind,
-        SetOperation,
-        Watermark,
-        nodes_of,
-    )
+def _gives_sets(code: Code, draft: Draft) -> bool:
+    from codegen.streaming import gives_sets
 
     plan = code.plan(draft.component, draft.output)
-    nodes = list(nodes_of(plan)) if plan is not None else []
-    if any(isinstance(node, Watermark) for node in nodes):
-        return True
-    return not any(
-        isinstance(node, Aggregate | Deduplicate | SetOperation)
-        or (isinstance(node, Join) and node.kind is not JoinKind.INNER)
-        for node in nodes
-    )
+    return plan is not None and gives_sets(plan)
+
+
+def not_streaming(code: Code, draft: Draft, *, appends: bool) -> str | None:
+    """The construct in an output's SQL that Spark does not run over a stream, if one shows."""
+    from codegen.streaming import refused
+
+    by = draft.implementation
+    if by is None or by.sql is None:
+        return None
+    plan = code.plan(draft.component, draft.output)
+    return None if plan is None else refused(by.sql, plan, appends=appends)

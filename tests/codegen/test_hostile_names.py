@@ -102,7 +102,7 @@ def dataflows(draw: st.DrawFn) -> Dataflow:
             description=draw(texts),
         ),
     ]
-    schema = {key: "INT", draw(texts): "STRUCT<a: INT>", "producer": "STRING"}
+    schema = {key: "INT", f"of {draw(texts)}": "STRUCT<a: INT>", "producer": "STRING"}
     flows = [
         Stream(
             streams[0],

@@ -118,9 +118,10 @@ class Source:
         schema = self.schema(session)
         reader = self._reader(session)
         keeps_unreadable = self._keeps_unreadable(schema)
+        beside = schema.fieldNames()[0] if keeps_unreadable else None
         if self.value is not None:
             messages = self._decoded(reader.load(), schema)
-            envelope = self._envelope(self.producer_type(session), keeps_unreadable)
+            envelope = self._envelope(self.producer_type(session), beside)
             return messages.select("*", *envelope, *more)
         if self.format not in _FIXED_SCHEMA:
             read = schema
@@ -132,7 +133,7 @@ class Source:
         selected = [column(n) for n in schema.fieldNames() if every or n in (columns or ())]
         if keeps_unreadable:
             selected.append(UNREADABLE_TEXT)
-        envelope = self._envelope(self.producer_type(session), keeps_unreadable)
+        envelope = self._envelope(self.producer_type(session), beside)
         return reader.load(self.path).select(*selected, *envelope, *more)
 
     def of_files(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
@@ -143,7 +144,7 @@ class Source:
         if self.path is not None and not _GLOB.search(self.path):
             options.setdefault("basePath", self.path)  # as Spark's streaming file source does
         if self._of_files is None:
-            envelope = self._envelope(self.producer_type(session), False)
+            envelope = self._envelope(self.producer_type(session), None)
             self._of_files = self.schema(session), envelope
         schema, columns = self._of_files
         reader = session.read.format(self.format).options(**options).schema(schema)
@@ -205,7 +206,8 @@ class Source:
             )
         return schema
 
-    def _envelope(self, producer_type: DataType, keeps_unreadable: bool) -> list[Column]:
+    def _envelope(self, producer_type: DataType, beside: str | None) -> list[Column]:
+        """Of the records; where the texts of unreadable ones are kept, a column beside them."""
         named = sf.lit(self.name) if self.producer is None else sf.col(column(self.producer))
         count: Column = sf.lit(DATA)
         columns = [named.cast(producer_type).alias(PRODUCER)]
@@ -217,9 +219,11 @@ class Source:
             if self.punctuation.digest is not None:
                 digest = sf.expr(f"CAST(({self.punctuation.digest}) AS STRING)")
                 columns.append(sf.when(is_one, digest).alias(DIGEST))
-        if keeps_unreadable:
-            unreadable = sf.col(UNREADABLE_TEXT).isNotNull()
-            count = sf.when(unreadable, sf.lit(UNREADABLE)).otherwise(count)
+        if beside is not None:
+            unreadable, code = sf.col(UNREADABLE_TEXT).isNotNull(), sf.lit(UNREADABLE)
+            # Spark refuses to read nothing but the texts of unreadable records, as count(*) would.
+            is_empty = sf.col(column(beside)).isNull()
+            count = sf.when(unreadable & is_empty, code).when(unreadable, code).otherwise(count)
         return [*columns, count.cast("bigint").alias(COUNT)]
 
 

@@ -1,0 +1,108 @@
+"""SQL that Spark does not run over a stream: the compiler knows it, and jobs run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from blazes.cli import main
+from tests.codegen.test_jobs_on_spark import rows
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+
+ROOT = Path(__file__).parents[2]
+QUERIES = {
+    "ranked": "SELECT k, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM r",
+    "last": "SELECT k, v FROM r QUALIFY row_number() OVER (PARTITION BY k ORDER BY v DESC) = 1",
+    "twice": "SELECT n, count(*) AS c FROM (SELECT k, count(*) AS n FROM r GROUP BY k) GROUP BY n",
+    "compared": "SELECT k, (SELECT max(v) FROM r) AS m FROM r",
+    "known": "SELECT DISTINCT r.k, s.v FROM r JOIN s ON r.v < s.v",
+    "turned": "SELECT * FROM (SELECT k, v FROM r) PIVOT (max(v) FOR k IN ('a', 'b'))",
+    "different": "SELECT k, count(DISTINCT v) AS c FROM r GROUP BY k",
+    "counted_down": (
+        "WITH RECURSIVE t(n) AS (SELECT v FROM r UNION ALL SELECT n - 1 FROM t WHERE n > 0)"
+        " SELECT n FROM t"
+    ),
+    "all": "SELECT count(*) AS c FROM r",
+    "ones": "SELECT 1 AS one FROM r",
+}
+"""Name -> query; Spark runs but the last two over no stream, and these over no text file alone."""
+RECORDS = {
+    "r": [[("a", 1), ("b", 2)], [("a", 3), ("a", 1)], [("c", 2)]],
+    "s": [[("a", 2)], [("b", 4)]],
+}
+
+
+@pytest.fixture(scope="module")
+def batch() -> Iterator[SparkSession]:
+    session = SparkSession.builder.master("local[1]").getOrCreate()
+    for name, files in RECORDS.items():
+        session.createDataFrame([row for file in files for row in file], "k STRING, v INT")\
+            .createOrReplaceTempView(name)  # fmt: skip
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One job of all the queries; its results."""
+    folder = tmp_path_factory.mktemp("streaming")
+    components, streams = {}, {}
+    for name, query in QUERIES.items():
+        components[name] = {"sql": query}
+        streams[f"{name}_out"] = {"from": f"{name}.out", "sink": {"format": "json"}}
+        for table in ("r", *("s" for _ in range((query.count(" s") and " s." in query) or 0))):
+            streams[f"{name}_{table}"] = {
+                "to": f"{name}.{table}",
+                "schema": {"k": "STRING", "v": "INT"},
+                "source": {
+                    "format": "json",
+                    "path": f"data/{table}",
+                    "options": {"maxFilesPerTrigger": "1"},
+                },
+            }
+    dataflow = {"name": "streaming", "components": components, "streams": streams}
+    (folder / "streaming.yaml").write_text(yaml.safe_dump(dataflow))
+    for table, files in RECORDS.items():
+        (folder / "data" / table).mkdir(parents=True)
+        for number, file in enumerate(files):
+            path = folder / "data" / table / f"{number}.json"
+            path.write_text("".join(json.dumps({"k": k, "v": v}) + "\n" for k, v in file))
+            os.utime(path, (1_700_000_000 + number,) * 2)
+    project = folder / "target"
+    assert main(["compile", str(folder / "streaming.yaml"), "-o", str(project)]) == 0
+    command = [sys.executable, "job.py", "--available-now", "--master", "local[2]"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return project / "results"
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_last_answer_is_that_of_all_records(
+    name: str, batch: SparkSession, results: Path
+) -> None:
+    """An answer that changes is put out again, so there are others before it."""
+    right = Counter(tuple(row.asDict().items()) for row in batch.sql(QUERIES[name]).collect())
+    put_out = Counter(tuple(row.items()) for row in rows(results / f"{name}_out"))
+    without_nulls = Counter()
+    for row, times in right.items():
+        without_nulls[tuple((k, v) for k, v in row if v is not None)] += times
+    assert without_nulls - put_out == Counter()
+    if name in ("known", "ones"):
+        assert put_out == without_nulls
+
+
+def test_spark_refuses_no_query_that_the_compiler_takes() -> None:
+    command = [sys.executable, ROOT / "benchmarks" / "streaming_on_spark.py", "--seed", "7000"]
+    done = subprocess.run([*command, "--queries", "25"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert "differences: 0" in done.stdout
