@@ -101,8 +101,14 @@ def test_the_last_answer_is_that_of_all_records(
         assert put_out == without_nulls
 
 
-def test_spark_refuses_no_query_that_the_compiler_takes() -> None:
+@pytest.mark.parametrize(("arguments", "status"), [(("--queries", "25"), 0), (("--plant",), 1)])
+def test_spark_refuses_no_query_that_the_compiler_takes(
+    arguments: tuple[str, ...], status: int
+) -> None:
+    """A compiler that takes them all is noticed."""
     command = [sys.executable, ROOT / "benchmarks" / "streaming_on_spark.py", "--seed", "7000"]
-    done = subprocess.run([*command, "--queries", "25"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    assert "differences: 0" in done.stdout
+    done = subprocess.run(
+        [*command, "--queries", "3", *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status, done.stdout + done.stderr[-2000:]
+    assert ("differences: 0" in done.stdout) == (status == 0)
