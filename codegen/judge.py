@@ -101,10 +101,10 @@ def _not_streaming(
     net: Network, sealed: Mapping[Endpoint, Route], code: Callable[[], Code]
 ) -> Iterator[Diagnostic]:
     """Outputs whose SQL would run over a stream, where Spark does not run it."""
-    waiting = {at for at, route in sealed.items() if route.promise is None}
-    for at, draft in net.drafts.items():
+    for at in _streamed(net, {at for at, route in sealed.items() if route.promise is None}):
+        draft = net.drafts[at]
         by = draft.implementation
-        if by is None or by.sql is None or not _is_streamed(net, at, waiting):
+        if by is None or by.sql is None:
             continue
         construct = not_streaming(code(), draft, appends=draft.component.output_mode == "append")
         if construct is not None:
@@ -112,21 +112,31 @@ def _not_streaming(
             yield Diagnostic(CODES["BLZ538"], message, by.position)
 
 
-def _is_streamed(net: Network, at: Endpoint, waiting: Collection[Endpoint]) -> bool:
-    """Whether an output is computed by a streaming query, its own or one that reads it."""
-    kind = net.drafts[at].kind
-    if at in waiting or kind not in (Kind.NATIVE, Kind.FUSED):
-        return False
-    if kind is Kind.NATIVE:
-        return True
-    ends = [stream.consumer for stream in net.leaving[at]]
-    return None in ends or any(
-        _is_streamed(net, reader, waiting)
-        for end in ends
-        if end is not None
-        for reader, draft in net.drafts.items()
-        if reader.component == end.component and end.interface in draft.inputs
-    )
+def _streamed(net: Network, waiting: Collection[Endpoint]) -> set[Endpoint]:
+    """Outputs that a streaming query computes: one of their own, or one that reads them.
+
+    Only a sealed output reads what it waits for (`waiting`) from records that are kept.
+    """
+    readers: dict[Endpoint, list[Endpoint]] = {}
+    for at, draft in net.drafts.items():
+        for interface in draft.reads if at in waiting else draft.inputs:
+            readers.setdefault(Endpoint(at.component, interface), []).append(at)
+    streamed: set[Endpoint] = set()
+    for at, draft in reversed([*net.drafts.items()]):
+        ends = [stream.consumer for stream in net.leaving[at]]
+        if (draft.kind is Kind.NATIVE and at not in waiting) or (
+            draft.kind is Kind.FUSED
+            and any(
+                end is None
+                or any(
+                    net.drafts[reader].kind is not Kind.FUSED or reader in streamed
+                    for reader in readers.get(end, ())
+                )
+                for end in ends
+            )
+        ):
+            streamed.add(at)
+    return streamed
 
 
 def _of_streams_alone(net: Network, sealed: Mapping[Endpoint, Route]) -> Iterator[Diagnostic]:

@@ -59,6 +59,8 @@ class Code:
         self._execute = execute
         self._text = text
         self._found: dict[Endpoint, Output | None] = {}
+        self._promises: dict[Endpoint, float | None] = {}
+        """The lateness promised at inputs."""
         self._passed: dict[Endpoint, Schema | None] = {}
         """Columns of outputs without code; None also while they are looked for."""
         self._named: dict[str, Named] = {}
@@ -153,6 +155,8 @@ class Code:
     def _output(self, end: Endpoint) -> Output | None:
         """The output as its code gives it; None where there is no code, or it reads itself."""
         if end not in self._found:
+            for before in self._furthest_first(end):
+                self._schema_of(before)
             self._found[end] = None
             component = self._component(end)
             by = component.implementations.get(end.interface)
@@ -162,6 +166,39 @@ class Code:
                 self._found[end] = self._derived(component, end.interface, by, inputs)
                 self._unfinished.remove(end)
         return self._found[end]
+
+    def _furthest_first(self, end: Endpoint) -> list[Endpoint]:
+        """Outputs that are not read yet and come before one, each behind those before itself.
+
+        A long chain of them would else be read by as many calls inside of each other. Where some
+        are in a cycle, which of them is read first decides what is known of the others: none.
+        """
+        ordered: list[Endpoint] = []
+        met: dict[Endpoint, bool] = {}  # True: all before it stand in `ordered`
+        todo = [end]
+        while todo:
+            at = todo[-1]
+            if at in met:
+                todo.pop()
+                if not met[at]:
+                    met[at] = True
+                    ordered.append(at)
+                continue
+            met[at] = False
+            for before in self._before(at):
+                if met.get(before) is False or before in self._unfinished:
+                    return []
+                if before not in met:
+                    todo.append(before)
+        return ordered[:-1]
+
+    def _before(self, end: Endpoint) -> Iterator[Endpoint]:
+        """Outputs whose streams go into a component that has one, and that are not read yet."""
+        for source in dict.fromkeys(path.source for path in self._component(end).paths):
+            for stream in self._into.get(Endpoint(end.component, source), ()):
+                before = stream.producer
+                if before is not None and before not in self._found and before not in self._passed:
+                    yield before
 
     def _derived(
         self, component: Component, name: str, by: Implementation, inputs: Mapping[str, Input]
@@ -248,28 +285,38 @@ class Code:
     def _lateness(self, component: Component) -> Mapping[str, float]:
         """Input -> how many seconds its records may be late, where that is promised."""
         lateness: dict[str, float] = {}
-        for end in self._into:
-            if end.component == component.name:
-                promise = self._promise(end)
-                if promise is not None:
-                    lateness[end.interface] = promise
+        for source in dict.fromkeys(path.source for path in component.paths):
+            promise = self._promise(Endpoint(component.name, source))
+            if promise is not None:
+                lateness[source] = promise
         return lateness
 
     def _promise(self, end: Endpoint) -> float | None:
         """The lateness promised at an input; None for several streams, as one may run ahead."""
-        streams = self._into.get(end, [])
-        if len(streams) != 1:
-            return None
-        (stream,) = streams
-        if stream.lateness is not None:
-            return seconds_of(stream.lateness)
-        if stream.producer is None or stream.producer in self._unfinished:
-            return None
-        output = self._output(stream.producer)
-        before = None if output is None else output.read_record_by_record()
-        return (
-            None if before is None else self._promise(Endpoint(stream.producer.component, before))
-        )
+        passed: set[Endpoint] = set()
+        promise = None
+        while end not in self._promises and end not in passed:
+            passed.add(end)
+            streams = self._into.get(end, [])
+            if len(streams) != 1:
+                break
+            (stream,) = streams
+            if stream.lateness is not None:
+                promise = seconds_of(stream.lateness)
+                break
+            if stream.producer is None:
+                break
+            if stream.producer in self._unfinished:
+                return None
+            output = self._output(stream.producer)
+            before = None if output is None else output.read_record_by_record()
+            if before is None:
+                break
+            end = Endpoint(stream.producer.component, before)
+        else:
+            promise = self._promises.get(end)
+        self._promises |= dict.fromkeys(passed, promise)
+        return promise
 
     # ---- reading
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from typing import Any
 
@@ -433,3 +434,17 @@ def test_a_source_keeps_what_the_file_says() -> None:
 def test_an_unknown_stage_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         job(CHAIN)["sink:nowhere"]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_chain_of_queries_may_be_longer_than_calls_may_be_deep(backwards: bool) -> None:
+    numbers = range(sys.getrecursionlimit() + 100)
+    components = [
+        f"  C{n}: {{annotation: {{from: a, to: b, label: CR}}, sql: SELECT k FROM a}}"
+        for n in (reversed(numbers) if backwards else numbers)
+    ]
+    streams = [f"  s{n}: {{from: C{n - 1}.b, to: C{n}.a}}" for n in numbers[1:]]
+    first = "  s0: {to: C0.a, schema: {k: INT}, source: {format: json, path: data}}"
+    last = f"  out: {{from: C{numbers[-1]}.b}}"
+    text = "\n".join(["components:", *components, "streams:", first, *streams, last])
+    assert len(job(text).stages) == len(numbers) + 2
