@@ -60,7 +60,7 @@ OWN_SCHEMA: Final = frozenset({"text"})
 
 
 def taken_names(columns: Collection[str], conf: Mapping[str, str]) -> Iterator[str]:
-    """Names that two columns of a stream or an output have, or one of theirs and one of the job.
+    """Names that two columns of a stream have, or one of its and one of the job.
 
     >>> print(*taken_names(["id", "Id", "__op", "__count"], {}), sep="; ")
     the columns `id` and `Id`, which are one to Spark; a column `__count`, which is the job's own

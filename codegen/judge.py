@@ -18,7 +18,7 @@ from blazes.coordination import Plan
 from codegen.codes import CODES
 from codegen.deduplication import with_deduplication
 from codegen.drafts import Kind, folder_of, ordered_by_spark
-from codegen.ends import read_again, sink_problems, source_problems, taken_names
+from codegen.ends import OWN_COLUMNS, read_again, sink_problems, source_problems, taken_names
 from codegen.gates import with_gates
 from codegen.network import Network, network, not_streaming, with_kept_inputs
 from codegen.operators import STREAMS_ONLY, named_attributes
@@ -78,23 +78,24 @@ def judged(plan: Plan) -> Judgement:
             problems += sink_problems(stream, folder_of(plan.analysis.dataflow))
     problems += _not_streaming(net, sealed, code)
     problems += read_again(plan.analysis.dataflow.streams.values())
-    problems += _taken_names(net, code)
+    problems += _own_columns(net, code)
     ordered = sorted(dict.fromkeys(problems), key=place)
     errors = errors_among(ordered)
     warnings = tuple(problem for problem in ordered if problem not in errors)
     return Judgement(plan, net, sealed, tuple(errors), warnings)
 
 
-def _taken_names(net: Network, code: Callable[[], Code]) -> Iterator[Diagnostic]:
-    """Columns to which SQL gives a name that is taken."""
+def _own_columns(net: Network, code: Callable[[], Code]) -> Iterator[Diagnostic]:
+    """Columns to which SQL gives a name of the job's own."""
     for at, draft in net.drafts.items():
         by = draft.implementation
-        if by is None or by.sql is None:
+        if by is None or by.sql is None or "__" not in by.sql:
             continue
         plan = code().plan(draft.component, draft.output)
-        names = [] if plan is None else [column.name for column in plan.columns]
-        for taken in taken_names(names, net.plan.analysis.dataflow.deployment.conf):
-            yield Diagnostic(CODES["BLZ529"], f"{at} puts out {taken}", by.position)
+        for column in () if plan is None else plan.columns:
+            if OWN_COLUMNS.fullmatch(column.name):
+                message = f"{at} puts out a column `{column.name}`, which is the job's own"
+                yield Diagnostic(CODES["BLZ529"], message, by.position)
 
 
 def _not_streaming(
