@@ -107,7 +107,8 @@ def _not_streaming(
         by = draft.implementation
         if by is None or by.sql is None:
             continue
-        construct = not_streaming(code(), draft, appends=draft.component.output_mode == "append")
+        appends = draft.component.output_mode == "append"
+        construct = not_streaming(code(), draft, by.sql, appends=appends)
         if construct is not None:
             message = f"{at} would run over a stream, where Spark refuses {construct}"
             yield Diagnostic(CODES["BLZ538"], message, by.position)

@@ -124,12 +124,12 @@ def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
         if draft.kind is Kind.FLUX and draft.confluent:
             return replace(draft, as_set=bool(draft.reads) or _gives_sets(code(), draft))
         if draft.kind is Kind.ORDER:
-            refused = not_streaming(code(), draft, appends=False)
+            refused = not_streaming(code(), draft, by.sql, appends=False)
             return replace(draft, from_records=refused is not None)
         native = draft.kind is Kind.NATIVE and draft.confluent and draft.component.output_mode
         if native != "append" or draft.reads or any(path.nondeterministic for path in draft.own):
             return draft
-        refused = not_streaming(code(), draft, appends=True)
+        refused = not_streaming(code(), draft, by.sql, appends=True)
         if refused is None or not _gives_sets(code(), draft):
             return draft
         return replace(draft, kind=Kind.ACCUMULATING)
@@ -144,12 +144,9 @@ def _gives_sets(code: Code, draft: Draft) -> bool:
     return plan is not None and gives_sets(plan)
 
 
-def not_streaming(code: Code, draft: Draft, *, appends: bool) -> str | None:
+def not_streaming(code: Code, draft: Draft, sql: str, *, appends: bool) -> str | None:
     """The construct in an output's SQL that Spark does not run over a stream, if one shows."""
     from codegen.streaming import refused
 
-    by = draft.implementation
-    if by is None or by.sql is None:
-        return None
     plan = code.plan(draft.component, draft.output)
-    return None if plan is None else refused(by.sql, plan, appends=appends)
+    return None if plan is None else refused(sql, plan, appends=appends)

@@ -21,7 +21,6 @@ from annotations.whitebox.ir import (
     Opaque,
     Project,
     Relation,
-    Role,
     Sample,
     SetOperation,
     Sort,
@@ -48,8 +47,8 @@ def refused(sql: str, plan: Relation, *, appends: bool) -> str | None:
         plan: the same, as `annotations.whitebox.sql` reads it.
         appends: whether only new rows are put out, and not those of groups that change.
     """
-    if any(isinstance(node, Watermark) for node in nodes_of(plan)):
-        return None  # which closes groups, so that more is allowed
+    if _closes_groups(plan):  # so that more is allowed
+        return None
     return next(_constructs(sql, plan, appends=appends), None)
 
 
@@ -59,14 +58,15 @@ def gives_sets(plan: Relation) -> bool:
     A confluent query of which only the rows matter, not how many, can be asked again and again of
     all records that are kept.
     """
-    nodes = list(nodes_of(plan))
-    if any(isinstance(node, Watermark) for node in nodes):
-        return False
-    return any(
+    return not _closes_groups(plan) and any(
         isinstance(node, Aggregate | Deduplicate | SetOperation)
         or (isinstance(node, Join) and node.kind is not JoinKind.INNER)
-        for node in nodes
+        for node in nodes_of(plan)
     )
+
+
+def _closes_groups(plan: Relation) -> bool:
+    return any(isinstance(node, Watermark) for node in nodes_of(plan))
 
 
 def _constructs(sql: str, plan: Relation, *, appends: bool) -> Iterator[str]:
@@ -114,9 +114,7 @@ def _in_text(sql: str, plan: Relation) -> Iterator[str]:
     except ValueError:
         return
     streams = {
-        node.name.lower()
-        for node in nodes_of(plan)
-        if isinstance(node, Source) and _is_source_of_stream(node)
+        node.name.lower() for node in nodes_of(plan) if isinstance(node, Source) and node.comes
     }
     for query in tree.find_all(exp.Query):
         for clause, name in _SORTING.items():
@@ -134,12 +132,8 @@ def _in_text(sql: str, plan: Relation) -> Iterator[str]:
         yield "PIVOT"
 
 
-def _is_source_of_stream(node: Relation) -> bool:
-    return isinstance(node, Source) and node.role in (Role.STREAM, Role.REQUEST)
-
-
 def _is_stream(relation: Relation) -> bool:
-    return any(map(_is_source_of_stream, nodes_of(relation)))
+    return any(isinstance(node, Source) and node.comes for node in nodes_of(relation))
 
 
 def _meets_streams(join: Join) -> bool:

@@ -55,14 +55,13 @@ class OutputSplits:
         return OutputSplits(self._code, self._component, self._output, fds)
 
     def _ask(self, key: Key) -> Refusal | None:
-        from annotations.whitebox.derive import COMING
         from annotations.whitebox.existing import leaves
         from annotations.whitebox.splitting import splits
 
         plan = self._code().plan(self._component, self._output)
         if plan is None:
             return None
-        names = sorted({leaf.name for leaf in leaves(plan) if leaf.role in COMING})
+        names = sorted({leaf.name for leaf in leaves(plan) if leaf.comes})
         keys = dict.fromkeys(names, sorted(key))
         return splits(plan, keys, fds=self._fds)
 

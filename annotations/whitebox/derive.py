@@ -72,9 +72,6 @@ from annotations.whitebox.repeats import Copies, repeats_of
 from annotations.whitebox.sharing import Occurrences, condensed, used_again
 from annotations.whitebox.splitting import splits
 
-COMING: Final = (Role.STREAM, Role.REQUEST)
-"""Sources of which more may come."""
-
 
 def annotate(
     plan: Relation,
@@ -137,7 +134,7 @@ def _unreadable(occurrences: Occurrences, reason: str) -> Facts:
     live = frozenset(
         occurrence
         for occurrence in occurrences.of_nodes.values()
-        if occurrences.names[occurrence].role in COMING
+        if occurrences.names[occurrence].comes
     )
     facts = Facts(live=live, stores=((live, Evidence("unknown", reason)),))
     return opaque(facts, "unknown", reason, None)
@@ -182,7 +179,7 @@ class _Pass:
 
 
 def _source(node: Source, occurrence: int) -> Facts:
-    live = frozenset({occurrence} if node.role in COMING else ())
+    live = frozenset({occurrence} if node.comes else ())
     copied = {column: frozenset({(occurrence, column.name)}) for column in node.columns}
     return Facts(
         live=live,
@@ -388,7 +385,7 @@ def _apart(plan: Relation, path: DerivedPath, fds: tuple[FunctionalDependency, .
     gate = path.gate
     if gate is None or not gate.attributes:
         return path
-    sources = [n for n in nodes_of(plan) if isinstance(n, Source) and n.role in COMING]
+    sources = [n for n in nodes_of(plan) if isinstance(n, Source) and n.comes]
     names = sorted(gate.attributes)
     for size in range(len(names), 0, -1):
         for key in combinations(names, size):

@@ -383,7 +383,7 @@ def _query_nodes(
     nodes: dict[str, Node] = {}
     tables: dict[str, str] = {}
     for query in queries:
-        if query.batch and not any(_live(leaf) for leaf in leaves(query.plan)):
+        if query.batch and not any(leaf.comes for leaf in leaves(query.plan)):
             continue
         name = _query_name(query)
         if name == query.table and name not in nodes:
@@ -451,10 +451,6 @@ def _handed_over(query: Query) -> ir.Relation:
         return query.plan
     reason = f"the function of {query.foreach} may do anything with the records that it is handed"
     return ir.Opaque((query.plan,), query.plan.columns, reason, position=query.position)
-
-
-def _live(leaf: ir.Source) -> bool:
-    return leaf.role in (ir.Role.STREAM, ir.Role.REQUEST)
 
 
 _OF_YAML: Final = frozenset({"false", "n", "no", "null", "off", "on", "true", "y", "yes"})
@@ -527,7 +523,7 @@ def _unfilled(
         for fill in node.fills:
             for leaf in leaves(fill.plan):
                 if leaf.name not in nodes:
-                    plain = {"format": "table", "streaming": _live(leaf)}
+                    plain = {"format": "table", "streaming": leaf.comes}
                     unfilled[leaf.name] = described.get(leaf.name, plain)
     return unfilled
 

@@ -184,6 +184,11 @@ class Source:
     """Of a table: the files that it is, of which nothing says that they stay as they are."""
     position: Position | None = None
 
+    @property
+    def comes(self) -> bool:
+        """Whether its records come one after the other, so that more may come."""
+        return self.role in (Role.STREAM, Role.REQUEST)
+
 
 @dataclass(frozen=True, slots=True)
 class Project:

@@ -3,7 +3,7 @@ those of a path."""
 
 from __future__ import annotations
 
-from annotations.whitebox.ir import Relation, Role, Source, Store, inputs_of
+from annotations.whitebox.ir import Relation, Source, Store, inputs_of
 
 
 def overlap(files: str, path: str) -> bool:
@@ -33,7 +33,7 @@ def _sources(relation: Relation, *, stored: bool) -> frozenset[str]:
         if (id(node), inside) in met:
             continue
         met.add((id(node), inside))
-        if isinstance(node, Source) and node.role in (Role.REQUEST, Role.STREAM):
+        if isinstance(node, Source) and node.comes:
             if inside == stored:
                 names.add(node.name)
             continue

@@ -175,9 +175,8 @@ def _derived(code: Code, component: Component) -> Iterator[dict[str, Any]]:
         }
         for path in output.paths():
             claim = written.get(path.source)
-            differs = claim is not None and claims.annotation_text(claim) != claims.annotation_text(
-                path
-            )
+            derived = claims.annotation_text(path)
+            differs = claim is not None and claims.annotation_text(claim) != derived
             more = claim is not None and claims.more_than_shown(
                 claim, path, dependencies.of(component, claim)
             )

@@ -92,7 +92,7 @@ class Origin(Protocol):
         Args:
             session: to open it in.
             columns: the records' columns that are needed; None: all. More may come where they
-                cannot be read again by `whole`.
+                cannot be read again by `of_files`.
         """
 
     def of_files(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:

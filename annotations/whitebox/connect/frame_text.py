@@ -34,7 +34,6 @@ _SIDE: Final = 48
 """Letters of an argument that is written where it is used."""
 _ROWS_MAX: Final = 100
 """Rows that stand in the code and are carried with it."""
-_LIVE: Final = (ir.Role.STREAM, ir.Role.REQUEST)
 _STRING: Final = re.compile(r"""\"[^"]*\"|'[^']*'""")
 _MAPS: Final = {205: "mapInPandas", 207: "mapInArrow"}
 _PROCESSORS: Final = {
@@ -93,7 +92,7 @@ class FrameText:
         """The body of the function, without indentation."""
         plan = self.relations.plan(relation)
         sources = list(_leaves(plan))
-        self._only = not any(source.role in _LIVE for source in sources)
+        self._only = not any(source.comes for source in sources)
         self._count(relation)
         while True:
             known = dict(self.sides)
@@ -398,7 +397,7 @@ class FrameText:
         source = self.relations.source_of(proto, None)
         if not isinstance(source, ir.Source):
             raise NotWritten("a source of which nothing is known")
-        if source.role in _LIVE or self._only:
+        if source.comes or self._only:
             self.inputs.setdefault(source.name, _parameter(source.name))
             chain = Chain(self.inputs[source.name])
             if proto.WhichOneof("read_type") == "named_table":

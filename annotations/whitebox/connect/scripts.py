@@ -500,9 +500,7 @@ def _query(
     read = command.source_table_plan if target else command.input
     plan = home.plan(read, started.views, in_batch=in_batch)
     described["code"] = carried(home, read, started.views)
-    if hasattr(command, "output_mode") and not any(
-        source.role in (ir.Role.STREAM, ir.Role.REQUEST) for source in sources(plan)
-    ):
+    if hasattr(command, "output_mode") and not any(source.comes for source in sources(plan)):
         # Spark starts no query that reads no stream: it lies in what is not known.
         home.sources.read.setdefault(outside.UNSEEN, {"format": "table", "streaming": True})
         stream = ir.Source(

@@ -80,7 +80,7 @@ class Source:
     ends: Offsets | None = None
     """Of Kafka: where a range ends; None: it is no range."""
     _of_files: tuple[StructType, Sequence[Column]] | None = field(default=None, init=False)
-    """The schema and the envelope of `whole`, kept: they cost a hundred calls of Java."""
+    """The schema and the envelope of `of_files`, kept: they cost a hundred calls of Java."""
 
     @property
     def value_format(self) -> str | None:
