@@ -312,11 +312,11 @@ _ROWS: Final = (
     Code(
         "BLZ538",
         Severity.ERROR,
-        "SQL that Spark does not run over a stream",
+        "code that Spark does not run over a stream",
         "Spark refuses the query when the job starts. Where an order is recorded, a seal is waited "
-        "for, or only distinct rows matter, the same SQL runs over records that are kept.",
-        "remove the ORDER BY; filter by rand() in place of TABLESAMPLE; join on equal columns, if "
-        "only on a constant one of each; or let the plan coordinate the component (--target async)",
+        "for, or only distinct rows matter, the same code runs over records that are kept.",
+        "remove the order of rows; filter by rand() in place of a sample; join on equal columns, "
+        "if only on a constant of each; or let the plan coordinate the component (--target async)",
     ),
     Code(
         "BLZ541",

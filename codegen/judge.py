@@ -56,7 +56,7 @@ def judged(plan: Plan) -> Judgement:
     def code() -> Code:
         from annotations.whitebox.code import Code
 
-        return Code(plan.analysis.dataflow)
+        return Code(plan.analysis.dataflow, follow=True)
 
     net, ungated = with_gates(network(plan, problems), code)
     net = with_kept_inputs(net, code)
@@ -101,17 +101,13 @@ def _own_columns(net: Network, code: Callable[[], Code]) -> Iterator[Diagnostic]
 def _not_streaming(
     net: Network, sealed: Mapping[Endpoint, Route], code: Callable[[], Code]
 ) -> Iterator[Diagnostic]:
-    """Outputs whose SQL would run over a stream, where Spark does not run it."""
+    """Outputs whose code would run over a stream, where Spark does not run it."""
     for at in _streamed(net, {at for at, route in sealed.items() if route.promise is None}):
         draft = net.drafts[at]
-        by = draft.implementation
-        if by is None or by.sql is None:
-            continue
-        appends = draft.component.output_mode == "append"
-        construct = not_streaming(code(), draft, by.sql, appends=appends)
-        if construct is not None:
+        construct = not_streaming(code(), draft)
+        if construct is not None and draft.implementation is not None:
             message = f"{at} would run over a stream, where Spark refuses {construct}"
-            yield Diagnostic(CODES["BLZ538"], message, by.position)
+            yield Diagnostic(CODES["BLZ538"], message, draft.implementation.position)
 
 
 def _streamed(net: Network, waiting: Collection[Endpoint]) -> set[Endpoint]:

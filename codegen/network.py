@@ -14,7 +14,8 @@ from annotations.diagnostics import Diagnostic
 from blazes.coordination import Plan
 from codegen.codes import CODES
 from codegen.cycles import layout
-from codegen.drafts import Draft, Kind, drafts, in_cycle
+from codegen.drafts import Draft, Kind, drafts, folder_of, in_cycle
+from codegen.operators import STATEFUL, STREAMS_ONLY, named_attributes
 
 if TYPE_CHECKING:
     from annotations.whitebox.code import Code
@@ -104,7 +105,7 @@ def read_by_queries(
 
 
 def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
-    """The network in which SQL that Spark does not run over a stream has its inputs kept.
+    """The network in which code that Spark does not run over a stream has its inputs kept.
 
     In append mode Spark's own state takes projections, filters, inner joins, unions and generators.
     DISTINCT, GROUP BY without a watermark, outer and semi joins and the like it refuses when the
@@ -119,21 +120,23 @@ def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
 
     def with_records(draft: Draft) -> Draft:
         by = draft.implementation
-        if by is None or by.sql is None:
+        if by is None or (by.sql is None and by.python is None):
             return draft
-        if draft.kind is Kind.FLUX and draft.confluent:
+        if draft.kind is Kind.FLUX and draft.confluent and by.sql is not None:
             return replace(draft, as_set=bool(draft.reads) or _gives_sets(code(), draft))
+        if by.python is not None and not batches.isdisjoint(named_attributes(by.python, folder)):
+            return draft
         if draft.kind is Kind.ORDER:
-            refused = not_streaming(code(), draft, by.sql, appends=False)
-            return replace(draft, from_records=refused is not None)
+            return replace(draft, from_records=not_streaming(code(), draft) is not None)
         native = draft.kind is Kind.NATIVE and draft.confluent and draft.component.output_mode
         if native != "append" or draft.reads or any(path.nondeterministic for path in draft.own):
             return draft
-        refused = not_streaming(code(), draft, by.sql, appends=True)
-        if refused is None or not _gives_sets(code(), draft):
+        if not_streaming(code(), draft) is None or not _gives_sets(code(), draft):
             return draft
         return replace(draft, kind=Kind.ACCUMULATING)
 
+    folder = folder_of(net.plan.analysis.dataflow)
+    batches = STATEFUL | STREAMS_ONLY
     return replace(net, drafts={at: with_records(draft) for at, draft in net.drafts.items()})
 
 
@@ -144,9 +147,13 @@ def _gives_sets(code: Code, draft: Draft) -> bool:
     return plan is not None and gives_sets(plan)
 
 
-def not_streaming(code: Code, draft: Draft, sql: str, *, appends: bool) -> str | None:
-    """The construct in an output's SQL that Spark does not run over a stream, if one shows."""
+def not_streaming(code: Code, draft: Draft) -> str | None:
+    """The construct in an output's code that Spark does not run over a stream, if one shows."""
     from codegen.streaming import refused
 
+    by = draft.implementation
+    if by is None or (by.sql is None and by.python is None):
+        return None
     plan = code.plan(draft.component, draft.output)
-    return None if plan is None else refused(sql, plan, appends=appends)
+    appends = draft.kind is not Kind.ORDER and draft.component.output_mode == "append"
+    return None if plan is None else refused(by.sql, plan, appends=appends)

@@ -1,19 +1,21 @@
-"""SQL that Spark does not run over a stream: it refuses the query when the job starts.
+"""Code that Spark does not run over a stream: it refuses the query when the job starts.
 
 What is found here runs over records that are kept, or is refused when the job is compiled. The
 rules are those of Spark's `UnsupportedOperationChecker`; what nothing shows is taken to run.
-`benchmarks/streaming_on_spark.py` compares them with Spark over random queries.
+`benchmarks/streaming_on_spark.py` compares them with Spark over random queries and functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from annotations.whitebox.ir import (
     Aggregate,
     Call,
+    Column,
     Deduplicate,
+    Expression,
     Filter,
     Join,
     JoinKind,
@@ -37,18 +39,18 @@ from codegen.duckdb_sql import parsed
 
 _SORTING: Final = {"order": "ORDER BY", "sort": "SORT BY", "cluster": "CLUSTER BY"}
 """Clauses of a query, by their names in sqlglot's trees."""
+_OF_WINDOWS: Final = {"window", "session_window", "window_time", "field", "interval"}
+"""Functions that keep what Spark knows of a watermark."""
 
 
-def refused(sql: str, plan: Relation, *, appends: bool) -> str | None:
+def refused(sql: str | None, plan: Relation, *, appends: bool) -> str | None:
     """The first construct of a query that Spark does not run over a stream; None: it runs.
 
     Args:
-        sql: the query.
-        plan: the same, as `annotations.whitebox.sql` reads it.
+        sql: the query; None where it is a function of DataFrames.
+        plan: the same, as `annotations.whitebox` reads it.
         appends: whether only new rows are put out, and not those of groups that change.
     """
-    if _closes_groups(plan):  # so that more is allowed
-        return None
     return next(_constructs(sql, plan, appends=appends), None)
 
 
@@ -58,47 +60,86 @@ def gives_sets(plan: Relation) -> bool:
     A confluent query of which only the rows matter, not how many, can be asked again and again of
     all records that are kept.
     """
-    return not _closes_groups(plan) and any(
+    return not _has_watermark(plan) and any(
         isinstance(node, Aggregate | Deduplicate | SetOperation)
         or (isinstance(node, Join) and node.kind is not JoinKind.INNER)
         for node in nodes_of(plan)
     )
 
 
-def _closes_groups(plan: Relation) -> bool:
+def _has_watermark(plan: Relation) -> bool:
     return any(isinstance(node, Watermark) for node in nodes_of(plan))
 
 
-def _constructs(sql: str, plan: Relation, *, appends: bool) -> Iterator[str]:
+def _marked(plan: Relation) -> set[Column]:
+    """The columns whose values a watermark passes, under each of their names."""
+    marked = {node.column for node in nodes_of(plan) if isinstance(node, Watermark)}
+    before = -1
+    while marked and before < len(marked):
+        before = len(marked)
+        for node in nodes_of(plan):
+            if isinstance(node, Project | Aggregate):
+                marked |= {column for column, value in node.outputs if _closes(value, marked)}
+            elif isinstance(node, Union):
+                for one in node.inputs:
+                    named = zip(node.columns, one.columns, strict=False)
+                    marked |= {column for column, same in named if same in marked}
+    return marked
+
+
+def _closes(key: Expression, marked: Collection[Column]) -> bool:
+    """Whether a watermark closes the groups of a key: a time, or a window of one."""
+    calls = {part.function for part in walk(key) if isinstance(part, Call)}
+    return bool(references(key) & set(marked)) and calls <= _OF_WINDOWS
+
+
+def _constructs(sql: str | None, plan: Relation, *, appends: bool) -> Iterator[str]:
+    marked = _marked(plan)
     for node in filter(_is_stream, nodes_of(plan)):
         match node:
             case Window():
                 yield "a function over a window of rows"
+            case Sort(keys=order) | Limit(order=order) if order:
+                yield "an order of rows"
             case Sample():
-                yield "TABLESAMPLE"
-            case Limit() if not appends:
-                yield "LIMIT"
+                yield "a sample of rows"
+            case Limit(skips=skips) if skips or not appends:
+                yield "OFFSET" if skips else "LIMIT"
             case SetOperation(kind=kind):
                 yield kind.name
             case Union(inputs=inputs) if not all(map(_is_stream, inputs)):
                 yield "a UNION of a stream and a table"
-            case Join(kind=JoinKind.INNER):
-                if _meets_streams(node) and not _has_equality(node, plan):
-                    yield "a join of streams without columns that are equal"
             case Join(kind=kind):
-                if _is_stream(node.right) or kind is JoinKind.FULL:
+                if kind is not JoinKind.INNER and not _ends(node, marked, appends=appends):
                     yield f"a join with a stream that is {kind.value}"
-            case Aggregate() | Deduplicate() if appends:
-                yield "groups" if isinstance(node, Aggregate) else "DISTINCT"
+                elif _meets_streams(node) and not _has_equality(node, plan):
+                    yield "a join of streams without columns that are equal"
+            case Aggregate(pivots=True):
+                yield "PIVOT"
+            case Aggregate(keys=keys) if appends and not any(_closes(k, marked) for k in keys):
+                yield "groups"
+            case Deduplicate(grouped=True, columns=columns) if appends and marked.isdisjoint(
+                columns
+            ):
+                yield "DISTINCT"
+            case Aggregate(keys=keys) if not appends and any(
+                isinstance(key, Call) and key.function == "session_window" for key in keys
+            ):
+                yield "groups by session_window, when groups that change are put out"
             case Aggregate(outputs=outputs) if any(
                 isinstance(part, Call) and part.distinct for _, e in outputs for part in walk(e)
             ):
                 yield "an aggregate of DISTINCT values"
-        if _keeps_state(node) and any(
-            _groups(below) for one in inputs_of(node) for below in nodes_of(one)
+            case Deduplicate(expires=True, columns=columns) if marked.isdisjoint(columns):
+                yield "dropDuplicatesWithinWatermark without a watermark"
+        if (
+            not appends
+            and _keeps_state(node)
+            and any(_groups(below) for one in inputs_of(node) for below in nodes_of(one))
         ):
             yield "groups below a join, or below other groups"
-    yield from _in_text(sql, plan)
+    if sql is not None:
+        yield from _in_text(sql, plan)
 
 
 def _in_text(sql: str, plan: Relation) -> Iterator[str]:
@@ -107,7 +148,7 @@ def _in_text(sql: str, plan: Relation) -> Iterator[str]:
 
     text = sql.lower()
     unseen = any(isinstance(node, Opaque | Sort) for node in nodes_of(plan))
-    if not unseen and "pivot" not in text and text.count("select") < 2:
+    if not unseen and text.count("select") < 2:
         return
     try:
         tree = parsed(sql)
@@ -140,6 +181,22 @@ def _meets_streams(join: Join) -> bool:
     return _is_stream(join.left) and _is_stream(join.right)
 
 
+def _ends(join: Join, marked: Collection[Column], *, appends: bool) -> bool:
+    """Whether Spark knows when a row of an outer or semi join will have no other any more."""
+    if not _is_stream(join.right):
+        return join.kind is not JoinKind.FULL
+    if join.kind is JoinKind.ANTI or not _is_stream(join.left) or join.condition is None:
+        return False
+    if not appends and join.kind is not JoinKind.SEMI:
+        return False
+    of_right = {column for column in join.right.columns if column in marked}
+    return any(
+        (isinstance(part, Call) and part.function == "=" and references(part) & set(marked))
+        or references(part) & of_right
+        for part in _always(join.condition)
+    )
+
+
 def _groups(node: Relation) -> bool:
     """Whether Spark makes groups of it; of a stream."""
     grouped = isinstance(node, Aggregate) or (isinstance(node, Deduplicate) and node.grouped)
@@ -147,6 +204,7 @@ def _groups(node: Relation) -> bool:
 
 
 def _keeps_state(node: Relation) -> bool:
+    """Whether it fails above groups that change: Spark refuses it, or takes two states for one."""
     return isinstance(node, Aggregate | Deduplicate) or (
         isinstance(node, Join) and _meets_streams(node)
     )
@@ -158,18 +216,33 @@ def _has_equality(join: Join, plan: Relation) -> bool:
     Spark looks for one in all filters above, where columns may have been given other names.
     """
     nodes = list(nodes_of(plan))
-    renamed = {
-        column
-        for node in nodes
-        if isinstance(node, Project | Aggregate | Window)
-        for column, _ in node.outputs
-    }
-    sides = {*join.left.columns, *renamed}, {*join.right.columns, *renamed}
+    sides = _computed_of(join.left.columns, nodes), _computed_of(join.right.columns, nodes)
     conditions = [node.condition for node in nodes if isinstance(node, Join | Filter)]
-    for part in (part for one in conditions if one is not None for part in walk(one)):
+    for part in (part for one in conditions if one is not None for part in _always(one)):
         if isinstance(part, Call) and part.function in ("=", "<=>") and len(part.arguments) == 2:
             one, other = map(references, part.arguments)
             ways = ((one, other), (other, one))
             if one and other and any(a <= sides[0] and b <= sides[1] for a, b in ways):
                 return True
     return False
+
+
+def _computed_of(columns: Collection[Column], nodes: Collection[Relation]) -> set[Column]:
+    """Those columns, and those that are computed of them alone."""
+    known, before = set(columns), -1
+    while before < len(known):
+        before = len(known)
+        for node in nodes:
+            if isinstance(node, Project | Aggregate | Window):
+                known |= {c for c, value in node.outputs if references(value) <= known}
+    return known
+
+
+def _always(condition: Expression) -> list[Expression]:
+    """The parts of a condition that are true wherever it is."""
+    if isinstance(condition, Call) and condition.function in ("and", "or"):
+        parts = [_always(argument) for argument in condition.arguments]
+        if condition.function == "and":
+            return [part for of_one in parts for part in of_one]
+        return [part for part in parts[0] if all(part in of_one for of_one in parts[1:])]
+    return [condition]

@@ -50,13 +50,20 @@ class Code:
         text: the file's, where it is at hand already.
         execute: what Python functions may take when they are run to be read; None: nothing is run,
             and those for which nobody vouches are followed without.
+        follow: of these, all are followed.
     """
 
     def __init__(
-        self, dataflow: Dataflow, text: str | None = None, *, execute: Limits | None = None
+        self,
+        dataflow: Dataflow,
+        text: str | None = None,
+        *,
+        execute: Limits | None = None,
+        follow: bool = False,
     ) -> None:
         self.dataflow = dataflow
         self._execute = execute
+        self._follow = follow
         self._text = text
         self._found: dict[Endpoint, Output | None] = {}
         self._promises: dict[Endpoint, float | None] = {}
@@ -79,7 +86,7 @@ class Code:
     def of(self, dataflow: Dataflow) -> Code:
         """The code of a dataflow made of this one; a function that is given the same is not read
         again."""
-        code = Code(dataflow, self._text, execute=self._execute)
+        code = Code(dataflow, self._text, execute=self._execute, follow=self._follow)
         code._read = self._read
         return code
 
@@ -211,8 +218,8 @@ class Code:
         elif by.bloom is not None:
             query = self._read_bloom(by.bloom, by.position, name, inputs)
         elif by.python is not None:
-            followed = self._execute is None and self._possible(Endpoint(component.name, name))
-            query = self._read_python(by.python, by, inputs, follow=followed)
+            end = Endpoint(component.name, name)
+            query = self._read_python(by.python, by, inputs, follow=self._follows(end))
         elif by.processor is not None:
             declared = self._declared(Endpoint(component.name, name))
             query = _keyed(by.processor, by, inputs, declared, self._folder)
@@ -281,6 +288,10 @@ class Code:
         """Whether nobody vouches for an output: its paths are those that the code may have."""
         paths = self._component(end).paths
         return any(path.derived is not None for path in paths if path.target == end.interface)
+
+    def _follows(self, end: Endpoint) -> bool:
+        """Whether a function is followed, and not run."""
+        return self._execute is None and (self._follow or self._possible(end))
 
     def _lateness(self, component: Component) -> Mapping[str, float]:
         """Input -> how many seconds its records may be late, where that is promised."""
@@ -360,7 +371,7 @@ class Code:
         for component in self.dataflow.components.values():
             for name, by in component.implementations.items():
                 end = Endpoint(component.name, name)
-                if by.python is not None and (self._execute is not None or self._possible(end)):
+                if by.python is not None and (self._execute is not None or self._follows(end)):
                     levels.setdefault(self._depth(end, depths), []).append(end)
         for _, ends in sorted(levels.items()):
             asked: dict[str, Function] = {}

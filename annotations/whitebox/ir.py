@@ -263,6 +263,8 @@ class Aggregate:
     outputs: tuple[Output, ...]
     sets: tuple[frozenset[int], ...] | None = None
     position: Position | None = None
+    pivots: bool = False
+    """True for PIVOT, of which Spark makes groups of groups."""
 
     @property
     def columns(self) -> tuple[Column, ...]:  # noqa: D102
@@ -356,6 +358,8 @@ class Limit:
     input: Relation
     order: tuple[SortKey, ...] = ()
     position: Position | None = None
+    skips: bool = False
+    """True where the rows at the beginning are left out (OFFSET)."""
 
     @property
     def columns(self) -> tuple[Column, ...]:  # noqa: D102

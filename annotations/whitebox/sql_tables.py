@@ -185,7 +185,7 @@ class Builder:
         if limit is None:
             return Sort(plan, (), self.at(tree)) if tree.args.get("order") else plan
         keys = self._order(tree.args.get("order"), plan, names, express)
-        return Limit(plan, keys, self.at(limit))
+        return Limit(plan, keys, self.at(limit), skips=tree.args.get("offset") is not None)
 
     def _order(
         self,
@@ -292,7 +292,7 @@ class Builder:
                 raise NotUnderstood("PIVOT needs aggregates", pivot)
             chosen = replace(call, condition=Call("<=>", (by, value)))
             outputs.append((Column(name, call.type, True, place), chosen))
-        return Aggregate(plan, tuple(map(Ref, keys)), tuple(outputs), None, place)
+        return Aggregate(plan, tuple(map(Ref, keys)), tuple(outputs), None, place, pivots=True)
 
     def _unpivot(self, pivot: Any, field: Any, named: Named, plan: Relation) -> Relation:
         place = self.at(pivot)

@@ -81,6 +81,17 @@ def stepped(clicks):
 def grouped(clicks):
     return clicks.groupBy("id").applyInPandas(len, "id INT")
 '''
+FRAMES = """
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+def in_order(clicks):
+    return clicks.orderBy("v")
+
+def shares(clicks):
+    total = F.sum("v").over(Window.partitionBy("id"))
+    return clicks.select("id", (F.col("v") / total).alias("share"))
+"""
 
 
 @dataclass(frozen=True)
@@ -113,8 +124,8 @@ def line(found: Diagnostic) -> str:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
 def test_the_compiler_finds_what_the_case_says(case: Case, tmp_path: Path) -> None:
-    for name in ("operators", "job"):
-        (tmp_path / f"{name}.py").write_text(OPERATORS)
+    for name, text in {"operators": OPERATORS, "job": OPERATORS, "frames": FRAMES}.items():
+        (tmp_path / f"{name}.py").write_text(text)
     file = tmp_path / "dataflow.yaml"
     file.write_text(case.text, encoding="utf-8")
     dataflow, _ = load(file, variants=case.variants)

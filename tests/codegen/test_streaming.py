@@ -1,4 +1,4 @@
-"""SQL that Spark does not run over a stream: the compiler knows it, and jobs run it."""
+"""Code that Spark does not run over a stream: the compiler knows it, and jobs run it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
 A, B, C = ({"k": letter} for letter in "abc")
-QUERIES: dict[str, tuple[str, list[dict[str, Any]]]] = {
+SQL: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "ranked": (
         "SELECT k, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM r",
         [A | {"n": 1}, A | {"n": 2}, A | {"n": 3}, B | {"n": 1}, C | {"n": 1}],
@@ -57,8 +57,38 @@ QUERIES: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "all": ("SELECT count(*) AS c FROM r", [{"c": 5}]),
     "ones": ("SELECT 1 AS one FROM r", [{"one": 1}] * 5),
 }
-"""Name -> query, and its answer. Spark runs all but the last two over no stream, and these over no
-text file alone."""
+FUNCTIONS = """\
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+def f_shares(r):
+    total = F.sum("v").over(Window.partitionBy("k"))
+    return r.select("k", (F.col("v") / total).alias("share"))
+
+def f_different(r):
+    return r.groupBy("k").agg(F.count_distinct("v").alias("c"))
+
+def f_turned(r):
+    return r.groupBy().pivot("k", ["a", "b"]).agg(F.max("v"))
+
+def f_first(r):
+    return r.orderBy("v", "k").limit(2)
+
+def f_known(r, s):
+    return r.join(s, (r["k"] == s["k"]) | (r["v"] == s["v"])).select(r["k"], s["v"]).distinct()
+"""
+QUERIES: dict[str, tuple[str, list[dict[str, Any]]]] = SQL | {
+    "f_shares": (
+        "r",
+        [*(A | {"share": s} for s in (0.2, 0.6, 0.2)), *(x | {"share": 1.0} for x in (B, C))],
+    ),
+    "f_different": ("r", [A | {"c": 2}, B | {"c": 1}, C | {"c": 1}]),
+    "f_turned": ("r", [{"a": 3, "b": 2}]),
+    "f_first": ("r", [A | {"v": 1}, A | {"v": 1}]),
+    "f_known": ("r s", [A | {"v": 2}, B | {"v": 2}, B | {"v": 4}, C | {"v": 2}]),
+}
+"""Name -> query or the inputs of a function, and its answer. Spark runs none of them over a stream,
+but for `all` and `ones`, which it does not run over a text file alone."""
 RECORDS = {
     "r": [[("a", 1), ("b", 2)], [("a", 3), ("a", 1)], [("c", 2)]],
     "s": [[("a", 2)], [("b", 4)]],
@@ -71,9 +101,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("streaming")
     components, streams = {}, {}
     for name, (query, _) in QUERIES.items():
-        components[name] = {"sql": query}
+        own = name in SQL
+        components[name] = {"sql": query} if own else {"python": f"functions:{name}"}
         streams[f"{name}_out"] = {"from": f"{name}.out", "sink": {"format": "json"}}
-        for table in ("r", *("s" for _ in range((query.count(" s") and " s." in query) or 0))):
+        for table in ("r", "s")[: 1 + (" s." in query or query == "r s")]:
             streams[f"{name}_{table}"] = {
                 "to": f"{name}.{table}",
                 "schema": {"k": "STRING", "v": "INT"},
@@ -84,6 +115,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 },
             }
     dataflow = {"name": "streaming", "components": components, "streams": streams}
+    (folder / "functions.py").write_text(FUNCTIONS)
     (folder / "streaming.yaml").write_text(yaml.safe_dump(dataflow))
     for table, files in RECORDS.items():
         (folder / "data" / table).mkdir(parents=True)
@@ -105,18 +137,23 @@ def test_the_last_answer_is_that_of_all_records(name: str, results: Path) -> Non
     right = Counter(tuple(row.items()) for row in QUERIES[name][1])
     put_out = Counter(tuple(row.items()) for row in rows(results / f"{name}_out"))
     assert right - put_out == Counter()
-    if name in ("known", "ones"):
+    if name in ("known", "ones", "f_known"):
         assert put_out == right
 
 
-@pytest.mark.parametrize(("arguments", "status"), [(("--queries", "25"), 0), (("--plant",), 1)])
-def test_spark_refuses_no_query_that_the_compiler_takes(
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(("--queries", "25", "--functions", "30"), 0), (("--plant",), 1)]
+)
+def test_spark_refuses_no_code_that_the_compiler_takes(
     arguments: tuple[str, ...], status: int
 ) -> None:
     """A compiler that takes them all is noticed."""
     command = [sys.executable, ROOT / "benchmarks" / "streaming_on_spark.py", "--seed", "7000"]
     done = subprocess.run(
-        [*command, "--queries", "3", *arguments], capture_output=True, text=True, check=False
+        [*command, "--queries", "3", "--functions", "3", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == status, done.stdout + done.stderr[-2000:]
     assert ("differences: 0" in done.stdout) == (status == 0)

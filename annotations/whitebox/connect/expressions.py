@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
@@ -71,6 +71,8 @@ class Expressions:
     sql: Sql
     functions: dict[str, Any]
     """Registered functions of the user, by name in lower case."""
+    windows: dict[bytes, Column] = field(default_factory=dict)
+    """Window function, as the client sends it -> the column below that has its values."""
 
     def value(self, proto: Any, over: Built) -> Expression:
         """The expression over the columns of `over`."""
@@ -181,7 +183,10 @@ class _Converter:
         return self.value(proto.child)
 
     def _window(self, proto: Any, at: Position | None) -> Expression:
-        return Unknown("a window function inside of another expression", (), at)
+        column = self.home.windows.get(proto.SerializeToString())
+        if column is None:
+            return Unknown("a window function outside of a select list", (), at)
+        return Ref(column, at)
 
     def _unresolved_extract_value(self, proto: Any, at: Position | None) -> Expression:
         value, key = self.value(proto.child), self.value(proto.extraction)

@@ -55,7 +55,8 @@ def grouped(home: Relations, proto: Any, at: Position | None) -> Built:
     ]
     keys = tuple(value for _, value in entries)
     outputs: list[tuple[str, Expression]] = list(entries)
-    if proto.group_type == 4:
+    pivots = proto.group_type == 4
+    if pivots:
         if not proto.pivot.values:
             reason = "a pivot whose columns are the values that the data happen to have"
             return home.user_code([over], reason, at)
@@ -64,7 +65,8 @@ def grouped(home: Relations, proto: Any, at: Position | None) -> Built:
         for expression in proto.aggregate_expressions:
             outputs += home.expressions.outputs(expression, over)
     named = tuple(home.output(name, value) for name, value in outputs)
-    return home.node(ir.Aggregate(over.relation, keys, named, _sets(proto, entries), at), [over])
+    sets = _sets(proto, entries)
+    return home.node(ir.Aggregate(over.relation, keys, named, sets, at, pivots), [over])
 
 
 def _sets(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -47,35 +47,49 @@ def _entry(
     while inner.WhichOneof("expr_type") == "alias":
         names = names or list(inner.alias.name)
         inner = inner.alias.expr
-    kind = inner.WhichOneof("expr_type")
-    if kind == "window":
-        return _windowed(home, below, inner, names[0] if names else title(inner.window), at)
-    if kind == "unresolved_function":
+    for window in _windows(inner):
+        below = _windowed(home, below, over, window, at)
+    if inner.WhichOneof("expr_type") == "unresolved_function":
         name = inner.unresolved_function.function_name.lower()
         if name in GENERATORS:
             return _generated(home, below, inner, names, at)
     value = replace(over, relation=below.relation)
-    return below, home.expressions.outputs(expression, value)
+    outputs = home.expressions.outputs(expression, value)
+    home.expressions.windows.clear()
+    return below, outputs
+
+
+def _windows(proto: Any) -> Iterator[Any]:
+    """The window functions inside of an expression."""
+    if proto.DESCRIPTOR.name == "Expression" and proto.WhichOneof("expr_type") == "window":
+        yield proto.window
+        return
+    for part, value in proto.ListFields():
+        if part.message_type is not None and not part.message_type.GetOptions().map_entry:
+            for inside in value if isinstance(value, Sequence) else (value,):
+                yield from _windows(inside)
 
 
 def _windowed(
-    home: Relations, below: Built, proto: Any, name: str, at: Position | None
-) -> tuple[Built, list[tuple[str, Expression]]]:
-    window = proto.window
-    here = position(proto) or at
-    value = home.expressions.value(window.window_function, below)
-    column = Column(name, type_of(value), True, here)
+    home: Relations, below: Built, over: Built, window: Any, at: Position | None
+) -> Built:
+    """The plan with a column for a window function, which its expression refers to."""
+    here = position(window.window_function) or at
+    over = replace(over, relation=below.relation)
+    value = home.expressions.value(window.window_function, over)
+    column = Column(title(window.window_function), type_of(value), True, here)
+    home.expressions.windows[window.SerializeToString()] = column
     relation = ir.Window(
         below.relation,
         ((column, value),),
-        tuple(home.expressions.value(key, below) for key in window.partition_spec),
+        tuple(home.expressions.value(key, over) for key in window.partition_spec),
         tuple(
-            sort_key(key, lambda e: home.expressions.value(e, below)) for key in window.order_spec
+            sort_key(key, lambda e: home.expressions.value(e, over)) for key in window.order_spec
         ),
         _counts_rows(window),
         here,
     )
-    return home.node(relation, [below], below.columns), [(name, Ref(column, here))]
+    return home.node(relation, [below], below.columns)
 
 
 def _counts_rows(window: Any) -> bool:
@@ -229,14 +243,11 @@ def _sort(home: Relations, proto: Any, at: Position | None) -> Built:
 def _limit(home: Relations, proto: Any, at: Position | None) -> Built:
     over = home.build(proto.input)
     below = over.relation
-    limit = ir.Limit(below, (), at)
+    skips = proto.DESCRIPTOR.name == "Offset"
+    limit = ir.Limit(below, (), at, skips)
     if isinstance(below, ir.Sort) and below.keys:
-        limit = ir.Limit(below.input, below.keys, at)
+        limit = ir.Limit(below.input, below.keys, at, skips)
     return home.node(limit, [over], over.columns)
-
-
-_offset = _limit
-_tail = _limit
 
 
 def _sample(home: Relations, proto: Any, at: Position | None) -> Built:
