@@ -79,6 +79,14 @@ class Draft:
         return all(path.annotation.kind.confluent for path in self.own)
 
     @property
+    def appends(self) -> bool:
+        """True where Spark puts out new rows alone, and not those of groups that change."""
+        if self.kind is not Kind.ORDER:
+            return self.component.output_mode == "append"
+        by = self.implementation
+        return self.component.appends and by is not None and by.python is not None
+
+    @property
     def reads_only(self) -> bool:
         """True where what comes out for a record depends on no other record."""
         distinct = self.implementation is not None and bool(self.implementation.distinct)

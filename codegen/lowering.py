@@ -336,7 +336,7 @@ class Lowering:
         scope = Scope.GATE if all(e.scope is Scope.GATE for e in entries) else Scope.GLOBAL
         ordered = {name for entry in entries for name in entry.inputs}
         partitioned = scope is Scope.GATE and ordered >= writes.keys()
-        mode = "append" if draft.component.appends and function.python else "update"
+        mode = "append" if draft.appends else "update"
         changed_by = None if reads or native else common_gate(entries) if partitioned else ()
         return Order(
             id=f"{Order.kind}:{draft.at}",

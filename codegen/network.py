@@ -128,8 +128,8 @@ def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
             return draft
         if draft.kind is Kind.ORDER:
             return replace(draft, from_records=not_streaming(code(), draft) is not None)
-        native = draft.kind is Kind.NATIVE and draft.confluent and draft.component.output_mode
-        if native != "append" or draft.reads or any(path.nondeterministic for path in draft.own):
+        native = draft.kind is Kind.NATIVE and draft.confluent and draft.appends
+        if not native or draft.reads or any(path.nondeterministic for path in draft.own):
             return draft
         if not_streaming(code(), draft) is None or not _gives_sets(code(), draft):
             return draft
@@ -155,5 +155,4 @@ def not_streaming(code: Code, draft: Draft) -> str | None:
     if by is None or (by.sql is None and by.python is None):
         return None
     plan = code.plan(draft.component, draft.output)
-    appends = draft.kind is not Kind.ORDER and draft.component.output_mode == "append"
-    return None if plan is None else refused(by.sql, plan, appends=appends)
+    return None if plan is None else refused(by.sql, plan, appends=draft.appends)
