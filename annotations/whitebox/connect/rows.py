@@ -49,12 +49,11 @@ def _entry(
         inner = inner.alias.expr
     for window in _windows(inner):
         below = _windowed(home, below, over, window, at)
-    if inner.WhichOneof("expr_type") == "unresolved_function":
-        name = inner.unresolved_function.function_name.lower()
-        if name in GENERATORS:
-            return _generated(home, below, inner, names, at)
-    value = replace(over, relation=below.relation)
-    outputs = home.expressions.outputs(expression, value)
+    if inner.unresolved_function.function_name.lower() in GENERATORS:
+        below, outputs = _generated(home, below, inner, names, at)
+    else:
+        value = replace(over, relation=below.relation)
+        outputs = home.expressions.outputs(expression, value)
     home.expressions.windows.clear()
     return below, outputs
 
