@@ -110,13 +110,15 @@ def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
     In append mode Spark's own state takes projections, filters, inner joins, unions and generators.
     DISTINCT, GROUP BY without a watermark, outer and semi joins and the like it refuses when the
     query starts. The answers of a confluent component only ever grow, so that it can keep its
-    inputs and give what follows from them, once. An ordered one is computed again, where in update
-    mode Spark refuses it, of all the records of what has changed.
+    inputs and give what follows from them, once. An ordered one is computed again, where Spark
+    refuses it, of all the records of what has changed.
 
     Args:
         net: with the kinds that the plan gives.
         code: gives the dataflow's code.
     """
+
+    folder = folder_of(net.plan.analysis.dataflow)
 
     def with_records(draft: Draft) -> Draft:
         by = draft.implementation
@@ -124,7 +126,9 @@ def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
             return draft
         if draft.kind is Kind.FLUX and draft.confluent and by.sql is not None:
             return replace(draft, as_set=bool(draft.reads) or _gives_sets(code(), draft))
-        if by.python is not None and not batches.isdisjoint(named_attributes(by.python, folder)):
+        if by.python is not None and (STATEFUL | STREAMS_ONLY) & named_attributes(
+            by.python, folder
+        ):
             return draft
         if draft.kind is Kind.ORDER:
             return replace(draft, from_records=not_streaming(code(), draft) is not None)
@@ -135,8 +139,6 @@ def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
             return draft
         return replace(draft, kind=Kind.ACCUMULATING)
 
-    folder = folder_of(net.plan.analysis.dataflow)
-    batches = STATEFUL | STREAMS_ONLY
     return replace(net, drafts={at: with_records(draft) for at, draft in net.drafts.items()})
 
 

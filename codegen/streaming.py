@@ -35,6 +35,7 @@ from annotations.whitebox.ir import (
     references,
     walk,
 )
+from annotations.whitebox.joining import conjuncts
 from codegen.duckdb_sql import parsed
 
 _SORTING: Final = {"order": "ORDER BY", "sort": "SORT BY", "cluster": "CLUSTER BY"}
@@ -60,15 +61,12 @@ def gives_sets(plan: Relation) -> bool:
     A confluent query of which only the rows matter, not how many, can be asked again and again of
     all records that are kept.
     """
-    return not _has_watermark(plan) and any(
+    nodes = list(nodes_of(plan))
+    return not any(isinstance(node, Watermark) for node in nodes) and any(
         isinstance(node, Aggregate | Deduplicate | SetOperation)
         or (isinstance(node, Join) and node.kind is not JoinKind.INNER)
-        for node in nodes_of(plan)
+        for node in nodes
     )
-
-
-def _has_watermark(plan: Relation) -> bool:
-    return any(isinstance(node, Watermark) for node in nodes_of(plan))
 
 
 def _marked(plan: Relation) -> set[Column]:
@@ -218,7 +216,7 @@ def _has_equality(join: Join, plan: Relation) -> bool:
     nodes = list(nodes_of(plan))
     sides = _computed_of(join.left.columns, nodes), _computed_of(join.right.columns, nodes)
     conditions = [node.condition for node in nodes if isinstance(node, Join | Filter)]
-    for part in (part for one in conditions if one is not None for part in _always(one)):
+    for part in (part for condition in conditions for part in _always(condition)):
         if isinstance(part, Call) and part.function in ("=", "<=>") and len(part.arguments) == 2:
             one, other = map(references, part.arguments)
             ways = ((one, other), (other, one))
@@ -238,11 +236,11 @@ def _computed_of(columns: Collection[Column], nodes: Collection[Relation]) -> se
     return known
 
 
-def _always(condition: Expression) -> list[Expression]:
-    """The parts of a condition that are true wherever it is."""
-    if isinstance(condition, Call) and condition.function in ("and", "or"):
-        parts = [_always(argument) for argument in condition.arguments]
-        if condition.function == "and":
-            return [part for of_one in parts for part in of_one]
-        return [part for part in parts[0] if all(part in of_one for of_one in parts[1:])]
-    return [condition]
+def _always(condition: Expression | None) -> Iterator[Expression]:
+    """The parts of a condition that hold wherever it does, in each way of an OR among them."""
+    for part in conjuncts(condition):
+        if isinstance(part, Call) and part.function == "or":
+            first, *others = ([*_always(way)] for way in part.arguments)
+            yield from (one for one in first if all(one in way for way in others))
+        else:
+            yield part
