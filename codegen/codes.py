@@ -80,10 +80,10 @@ _ROWS: Final = (
     Code(
         "BLZ510",
         Severity.ERROR,
-        "SQL outside of ANSI mode that would run on Flux sites",
-        "Without ANSI mode Spark gives NULL, or another number, where a value does not fit; a site "
-        "sets the record aside, as Spark does in ANSI mode.",
-        "leave spark.sql.ansi.enabled out of conf, or availability and engine out of the component",
+        "a setting with which Spark computes what Flux sites do not",
+        "A site computes as Spark does with the settings that Spark has by itself and in UTC: "
+        "where ANSI mode is off, or days begin at another hour, Spark's answers would be others.",
+        "leave the setting out of conf, or availability and engine out of the component",
     ),
     Code(
         "BLZ511",

@@ -29,6 +29,7 @@ from codegen.model import Stages
 from codegen.needs import needs
 from codegen.operators import files
 from codegen.readme import readme
+from codegen.settings import settings
 
 JOB: Final = "job.py"
 PLAN: Final = "plan.json"
@@ -108,6 +109,7 @@ def plan_text(
         "sha256": dataflow.sha256,
         "root": root.as_posix(),
         "deployment": deployment_json(dataflow.deployment),
+        "settings": dict(settings(stages)),
         "needs": [need.to_json() for need in needs(stages)],
         "stages": stages.to_json(),
         "files": {name: sha256(content) for name, content in texts.items()},

@@ -17,6 +17,7 @@ from blazes.coordination import Strategy
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind, reference_of
 from codegen.network import Network
+from codegen.settings import other_than_sites
 from codegen.site_python import function_refusals, processor_refusals
 from codegen.site_sql import site_refusals
 from codegen.site_state import gives, kept_on_sites, schema_of, unbounded
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from annotations.whitebox.code import Code
     from annotations.whitebox.ir import Relation
 
-ANSI: Final = "spark.sql.ansi.enabled"
 OWN_COLUMNS: Final = frozenset(
     {"flux_clock", "flux_dead_letter", "flux_interface", "sn_batch", "sn_offset", "sn_sub"}
     | {START, END}
@@ -82,11 +82,12 @@ def _flux_problems(
     for name, type_ in _not_carried(net, draft):
         message = f"{at}: sites have no values of the type of `{name}`, {type_}"
         yield Diagnostic(CODES["BLZ515"], message, implementation.position, CAST)
+    if implementation.operator is None:
+        for name, value, of_sites in other_than_sites(deployment.conf):
+            message = f"{at} would run on Flux sites, with {name}: {value}"
+            remedy = f"leave {name} as it is, {of_sites}, or let {at.component} run on Spark"
+            yield Diagnostic(CODES["BLZ510"], message, draft.position, remedy)
     if implementation.sql is not None:
-        mode = net.plan.analysis.dataflow.deployment.conf.get(ANSI, "true")
-        if str(mode).strip().lower() != "true":
-            message = f"{at} would run on Flux sites, with {ANSI}: {mode}"
-            yield Diagnostic(CODES["BLZ510"], message, draft.position)
         if plan is not None:
             reasons = dict.fromkeys(_reasons(net, draft, implementation.sql, plan))
             for reason in reasons:

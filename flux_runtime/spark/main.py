@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark.cloudpickle import register_pickle_by_value
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from flux_runtime.commits.kept_folder import KeptFolder, copy_of, folder_of
@@ -276,6 +277,7 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
             sites=site_count(job),
         )
         stack.callback(session.stop)
+        _check_settings(session, settings.folder)
         if not settings.fresh:
             ownership = stack.enter_context(taking)
         stack.enter_context(_one_driver(settings, ownership, client))
@@ -694,10 +696,36 @@ def _fail_on(text: str) -> tuple[str, ...]:
 
 def _root_of(folder: Path) -> Path | None:
     """The folder of the dataflow's file, where the plan knows it."""
+    root = _of_plan(folder, "root")
+    return folder / root if isinstance(root, str) else None
+
+
+def _of_plan(folder: Path, name: str) -> Any:
+    """A part of plan.json; None where there is none."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        root: str = json.loads((folder / "plan.json").read_text())["root"]
-        return folder / root
+        return json.loads((folder / "plan.json").read_text())[name]
     return None
+
+
+def _check_settings(session: SparkSession, folder: Path) -> None:
+    """Return if the session has the settings that the job was compiled for.
+
+    Raises:
+        JobError: spark-submit or spark-defaults.conf has given it others.
+    """
+    compiled: Mapping[str, str] = _of_plan(folder, "settings") or {}
+    others = [
+        f"{name} is {given}, and the job was compiled for {value}"
+        for name, value in compiled.items()
+        if (given := session.conf.get(name, value) or "").strip().lower() != value.lower()
+    ]
+    if others:
+        listed = "; ".join(others)
+        raise JobError(
+            f"Spark would give other answers than the plan says: {listed}. Take these settings out "
+            "of spark-submit's arguments and spark-defaults.conf, or write them under deployment: "
+            "conf: and compile again, which says what they change. Nothing was read"
+        )
 
 
 def _first_lines(error: BaseException) -> str:

@@ -64,6 +64,8 @@ class OrderedInput:
     ) -> None:
         self.name = name
         self.dead_letters = 0
+        self.last: DataFrame | None = None
+        """The last micro-batch in which records came."""
         self._interface = interface
         self._watch = watch
         self._staging = folder.at("staging")
@@ -94,6 +96,8 @@ class OrderedInput:
             ingress_staging.discard(self._staging, staged)
             return 0
         faults.point("input-logged")
+        if committed.files:
+            self.last = rows
         self._offer(committed)
         faults.point("input-offered")
         ingress_staging.acknowledged(self._staging, committed)

@@ -38,6 +38,7 @@ from flux_runtime.spark.flux.ordered_channel import Channel, ChannelEgress
 from flux_runtime.spark.flux.ordered_input import OrderedInput
 from flux_runtime.spark.flux.site_results import Results
 from flux_runtime.spark.flux.sites import PATIENCE_S, Sites, SitesFailed
+from flux_runtime.spark.flux.warm_up import WarmUp
 from flux_runtime.spark.units import FluxUnit
 from flux_runtime.zookeeper.client import Client
 from flux_runtime.zookeeper.nodes import app_path, children, delete_tree
@@ -45,7 +46,6 @@ from flux_runtime.zookeeper.registry import ROOT
 from flux_runtime.zookeeper.tail import Trimmed
 
 READER: Final = "sites"
-ANSI: Final = "spark.sql.ansi.enabled"
 STOP_S: Final = 60.0
 LOOK_S: Final = 0.2
 LOSSES_MAX: Final = 3
@@ -62,11 +62,6 @@ class Hosting:
     def __init__(self, unit: FluxUnit, context: Context) -> None:
         if context.zookeeper is None:
             raise ValueError(f"{unit.name}: a Flux stage needs ZooKeeper")
-        if context.session.conf.get(ANSI, "true") != "true":
-            raise ValueError(
-                f"{unit.name} runs on Flux sites, which follow Spark in ANSI mode alone: leave "
-                f"{ANSI} as it is"
-            )
         self.unit = unit
         self.name = unit.name
         self.context = context
@@ -113,6 +108,7 @@ class Hosting:
         if self._order is None:
             self._order = self._channel.egress(READER)
             self._thread(self._host)
+            self._thread(self._warm_up)
 
     @property
     def active(self) -> bool:
@@ -255,6 +251,15 @@ class Hosting:
                 channel.close()
 
     # ---- sites
+
+    def _warm_up(self) -> None:
+        """Make executors ready that come in the place of lost ones."""
+        WarmUp(
+            self.context.session.sparkContext,
+            frames=lambda: [part.last for part in self._all() if part.last is not None],
+            on_event=self._event,
+            stopping=self._stopping,
+        ).run()
 
     def _host(self) -> None:
         """Start sites once something is new, and others where a partition has no copy left."""

@@ -43,3 +43,6 @@ def test_every_record_comes_exactly_once_though_executors_die(tmp_path: Path) ->
         found = re.search(rf"{kind} (\d+)", told)
         assert found is not None, kind
         assert int(found[1]) >= times
+    events = "".join(file.read_text() for file in tmp_path.rglob("events.jsonl"))
+    assert '"executor_warmed_up"' in events
+    assert '"executor_not_warmed_up"' not in events
