@@ -35,7 +35,7 @@ def other_than_sites(conf: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 
 def settings(stages: Stages) -> Mapping[str, str]:
-    """What a job must find: the values that its dataflow was read with, and those of sites."""
+    """The settings that a job needs: those that its dataflow was read with, and those of sites."""
     conf = stages.plan.analysis.dataflow.deployment.conf
     result = {name: str(conf.get(name, value)) for name, value in READ_WITH.items()}
     steps = (step for stage in stages if isinstance(stage, Flux) for step in stage.steps)
