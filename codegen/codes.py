@@ -319,6 +319,15 @@ _ROWS: Final = (
         "if only on a constant of each; or let the plan coordinate the component (--target async)",
     ),
     Code(
+        "BLZ539",
+        Severity.ERROR,
+        "a setting with which the job's own files lose a part of what they hold",
+        "What waits for a seal, or goes from component to component, lies in Parquet files of the "
+        "job. With this setting Spark writes less into them than the records have, such as "
+        "milliseconds for microseconds.",
+        "leave the setting out of conf, and cut the values in a component",
+    ),
+    Code(
         "BLZ541",
         Severity.WARNING,
         "a project that was edited by hand",

@@ -109,7 +109,7 @@ def plan_text(
         "sha256": dataflow.sha256,
         "root": root.as_posix(),
         "deployment": deployment_json(dataflow.deployment),
-        "settings": dict(settings(stages)),
+        "settings": settings(stages),
         "needs": [need.to_json() for need in needs(stages)],
         "stages": stages.to_json(),
         "files": {name: sha256(content) for name, content in texts.items()},

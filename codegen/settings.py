@@ -11,14 +11,18 @@ from codegen.model import Flux, Stages
 
 ON_SITES: Final[Mapping[str, str]] = MappingProxyType(
     {
+        **READ_WITH,
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
     }
 )
-"""Setting -> its value where Spark computes what Flux sites do, which have no settings.
+"""Setting -> its value where Spark computes what Flux sites do, which have no settings."""
+LOSING: Final[Mapping[str, str]] = MappingProxyType(
+    {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS"}
+)
+"""Setting -> a value with which the Parquet files of channels and buffers are not what was written.
 
-`benchmarks/settings_on_spark.py` searches all others for one with which Spark computes another
-value.
+`benchmarks/settings_on_spark.py` searches Spark's settings for others of either kind.
 """
 
 
@@ -34,11 +38,22 @@ def other_than_sites(conf: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
             yield name, given, value
 
 
-def settings(stages: Stages) -> Mapping[str, str]:
-    """The settings that a job needs: those that its dataflow was read with, and those of sites."""
+def losing(conf: Mapping[str, str]) -> Iterator[str]:
+    """Settings with which files of a job lose a part of what is written to them.
+
+    >>> list(losing({"spark.sql.parquet.outputTimestampType": "timestamp_millis"}))
+    ['spark.sql.parquet.outputTimestampType']
+    """
+    for name, value in LOSING.items():
+        if str(conf.get(name, "")).strip().lower() == value.lower():
+            yield name
+
+
+def settings(stages: Stages) -> Mapping[str, Mapping[str, str]]:
+    """The settings that a job needs: `equal` to these values, and `other` than those."""
     conf = stages.plan.analysis.dataflow.deployment.conf
-    result = {name: str(conf.get(name, value)) for name, value in READ_WITH.items()}
+    equal = {name: str(conf.get(name, value)) for name, value in READ_WITH.items()}
     steps = (step for stage in stages if isinstance(stage, Flux) for step in stage.steps)
     if any(step.function.operator is None for step in steps):
-        result |= ON_SITES
-    return result
+        equal |= ON_SITES
+    return {"equal": equal, "other": dict(LOSING)}

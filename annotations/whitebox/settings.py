@@ -25,6 +25,7 @@ READ_WITH: Final[Mapping[str, str]] = MappingProxyType(
         "spark.sql.streaming.statefulOperator.allowMultiple": "true",
         "spark.sql.streaming.statefulOperator.checkCorrectness.enabled": "true",
         "spark.sql.streaming.unsupportedOperationCheck": "true",
+        "spark.sql.timestampType": "TIMESTAMP_LTZ",
     }
 )
 """Setting -> its value where queries mean what is read of them; Spark's default.

@@ -713,12 +713,14 @@ def _check_settings(session: SparkSession, folder: Path) -> None:
     Raises:
         JobError: spark-submit or spark-defaults.conf has given it others.
     """
-    compiled: Mapping[str, str] = _of_plan(folder, "settings") or {}
-    others = [
-        f"{name} is {given}, and the job was compiled for {value}"
-        for name, value in compiled.items()
-        if (given := session.conf.get(name, value) or "").strip().lower() != value.lower()
-    ]
+    compiled: Mapping[str, Mapping[str, str]] = _of_plan(folder, "settings") or {}
+    others = []
+    for relation, of_relation in compiled.items():
+        for name, value in of_relation.items():
+            given = (session.conf.get(name, None) or "").strip()
+            if given and (given.lower() == value.lower()) != (relation == "equal"):
+                due = value if relation == "equal" else f"any other than {value}"
+                others.append(f"{name} is {given}, and the job was compiled for {due}")
     if others:
         listed = "; ".join(others)
         raise JobError(
