@@ -321,11 +321,11 @@ _ROWS: Final = (
     Code(
         "BLZ539",
         Severity.ERROR,
-        "a setting with which the job's own files lose a part of what they hold",
+        "a setting that the job's own files or queries do not stand",
         "What waits for a seal, or goes from component to component, lies in Parquet files of the "
-        "job. With this setting Spark writes less into them than the records have, such as "
-        "milliseconds for microseconds.",
-        "leave the setting out of conf, and cut the values in a component",
+        "job, and its own queries count it. With this setting Spark writes less than the records "
+        "have (milliseconds for microseconds), or leaves out columns.",
+        "leave the setting out of conf; values can be cut in a component",
     ),
     Code(
         "BLZ541",

@@ -23,7 +23,7 @@ from codegen.gates import with_gates
 from codegen.network import Network, network, not_streaming, with_kept_inputs
 from codegen.operators import STREAMS_ONLY, named_attributes
 from codegen.seals import Route, routes
-from codegen.settings import losing
+from codegen.settings import breaking
 
 if TYPE_CHECKING:
     from annotations.whitebox.code import Code
@@ -68,7 +68,7 @@ def judged(plan: Plan) -> Judgement:
         problems += site_problems(net, code)
     problems += _of_streams_alone(net, sealed)
     conf = plan.analysis.dataflow.deployment.conf
-    for setting in losing(conf):
+    for setting in breaking(conf):
         message = f"conf has {setting}: {conf[setting]}"
         problems.append(Diagnostic(CODES["BLZ539"], message, None))
     for stream in plan.analysis.dataflow.streams.values():

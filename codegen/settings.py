@@ -17,13 +17,13 @@ ON_SITES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Setting -> its value where Spark computes what Flux sites do, which have no settings."""
-LOSING: Final[Mapping[str, str]] = MappingProxyType(
-    {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS"}
+BREAKING: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS",
+        "spark.sql.retainGroupColumns": "false",
+    }
 )
-"""Setting -> a value with which the Parquet files of channels and buffers are not what was written.
-
-`benchmarks/settings_on_spark.py` searches Spark's settings for others of either kind.
-"""
+"""Setting -> a value that the job's own files or queries do not stand."""
 
 
 def other_than_sites(conf: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -38,13 +38,13 @@ def other_than_sites(conf: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
             yield name, given, value
 
 
-def losing(conf: Mapping[str, str]) -> Iterator[str]:
-    """Settings with which files of a job lose a part of what is written to them.
+def breaking(conf: Mapping[str, str]) -> Iterator[str]:
+    """Settings that the job's own files or queries do not stand.
 
-    >>> list(losing({"spark.sql.parquet.outputTimestampType": "timestamp_millis"}))
+    >>> list(breaking({"spark.sql.parquet.outputTimestampType": "timestamp_millis"}))
     ['spark.sql.parquet.outputTimestampType']
     """
-    for name, value in LOSING.items():
+    for name, value in BREAKING.items():
         if str(conf.get(name, "")).strip().lower() == value.lower():
             yield name
 
@@ -56,4 +56,4 @@ def settings(stages: Stages) -> Mapping[str, Mapping[str, str]]:
     steps = (step for stage in stages if isinstance(stage, Flux) for step in stage.steps)
     if any(step.function.operator is None for step in steps):
         equal |= ON_SITES
-    return {"equal": equal, "other": dict(LOSING)}
+    return {"equal": equal, "other": dict(BREAKING)}

@@ -21,6 +21,7 @@ READ_WITH: Final[Mapping[str, str]] = MappingProxyType(
         "spark.sql.legacy.setopsPrecedence.enabled": "false",
         "spark.sql.orderByOrdinal": "true",
         "spark.sql.parser.quotedRegexColumnNames": "false",
+        "spark.sql.retainGroupColumns": "true",
         "spark.sql.streaming.multipleWatermarkPolicy": "min",
         "spark.sql.streaming.statefulOperator.allowMultiple": "true",
         "spark.sql.streaming.statefulOperator.checkCorrectness.enabled": "true",

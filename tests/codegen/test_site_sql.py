@@ -11,8 +11,10 @@ import pytest
 from annotations.whitebox.functions import known
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.sql import read
+from benchmarks.settings_on_spark import search
 from benchmarks.site_sql_on_spark import AGGREGATED, OVER, TEMPLATES, Case, cases, prove
 from codegen import site_sql as sites
+from codegen.settings import ON_SITES as SETTINGS
 from codegen.site_sql import ON_SITES, site_refusals, site_sql
 from codegen.sites import OWN_COLUMNS
 from flux_runtime.operators.event_time import END, START
@@ -158,3 +160,14 @@ def test_a_function_that_means_something_else_is_noticed(
     monkeypatch.setattr(sites, "refusals", lambda _: [])
     report = prove(spark, only="upper", types=("text",), mixed=0, rows=60)
     assert [each.sql for each in report.differences] == ["SELECT i, upper(x0) AS y FROM v"]
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_settings_that_change_what_sites_compute_are_known(spark: Any) -> None:
+    """All settings with `python -m benchmarks.settings_on_spark`."""
+    few = r"timeZone|caseSensitive|spark\.sql\.(json|files|execution\.arrow)\."
+    tried, changes = search(spark, seed=0, only=few, types=("instant",))
+    assert tried > 20
+    assert "spark.sql.session.timeZone" in changes
+    assert changes.keys() <= SETTINGS.keys()
