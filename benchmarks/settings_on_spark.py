@@ -52,7 +52,8 @@ LISTED: Final = re.compile(
 )
 NO_VALUE: Final = "no such value"
 GROUP: Final = 40
-ROWS: Final = 12
+ROWS: Final = 60
+"""Enough for each awkward value of a type to be among them."""
 WIDTH: Final = 25
 FAILED: Final = "failed"
 
