@@ -201,13 +201,16 @@ def _frame(batch: Any) -> Any:
     import pandas as pd
     from pyspark.sql.conversion import ArrowArrayToPandasConversion
 
-    series = [
-        ArrowArrayToPandasConversion.convert(
-            column, of.dataType, ser_name=of.name, timezone="UTC", struct_in_pandas="dict"
-        )
-        for column, of in zip(batch.columns, from_arrow_schema(batch.schema), strict=True)
-    ]
-    return pd.concat(series, axis=1) if series else pd.DataFrame(index=np.arange(batch.num_rows))
+    if not batch.num_columns:
+        return pd.DataFrame(index=np.arange(batch.num_rows))
+    # in one, as in Spark: the type of one column decides how the others are converted
+    return ArrowArrayToPandasConversion.convert(
+        batch.to_struct_array(),
+        from_arrow_schema(batch.schema),
+        timezone="UTC",
+        struct_in_pandas="dict",
+        df_for_struct=True,
+    )
 
 
 def _iterator(results: Any) -> Iterator[Any]:
