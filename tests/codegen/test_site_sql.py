@@ -11,8 +11,10 @@ import pytest
 from annotations.whitebox.functions import known
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.sql import read
+from benchmarks import site_functions_on_spark
+from benchmarks.function_values import BY_NAME
 from benchmarks.settings_on_spark import search
-from benchmarks.site_sql_on_spark import AGGREGATED, OVER, TEMPLATES, Case, cases, prove
+from benchmarks.site_sql_on_spark import AGGREGATED, OVER, TEMPLATES, Case, Prover, cases, prove
 from codegen import site_sql as sites
 from codegen.settings import ON_SITES as SETTINGS
 from codegen.site_sql import ON_SITES, site_refusals, site_sql
@@ -149,6 +151,16 @@ def test_a_site_and_spark_give_the_same(spark: Any) -> None:
     assert report.differences == []
     assert report.queries > 150
     assert report.failed > 20
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_a_site_hands_python_what_spark_does(spark: Any) -> None:
+    """A text among the columns makes Spark convert the integers in another way."""
+    prover = Prover(spark, 3)
+    rows, _ = prover.columns([BY_NAME[name] for name in ("int", "text", "instant")], 24)
+    site_functions_on_spark.prove(prover, rows, 12)
+    assert prover.report.differences == []
 
 
 @pytest.mark.spark
