@@ -17,6 +17,19 @@ ON_SITES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Setting -> its value where Spark computes what Flux sites do, which have no settings."""
+OF_PYTHON: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spark.sql.execution.arrow.useLargeVarTypes": "false",
+        "spark.sql.execution.pandas.convertToArrowArraySafely": "true",
+        "spark.sql.execution.pyspark.binaryAsBytes": "true",
+        "spark.sql.execution.pythonUDF.mapInBatch.legacy.acceptAnyIterable.enabled": "true",
+        "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled": "false",
+        "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype": "false",
+        "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName": "true",
+        "spark.sql.legacy.execution.pythonUDF.pandas.conversion.enabled": "false",
+    }
+)
+"""The same of what Spark hands to Python and takes from it: what its Python workers are told."""
 BREAKING: Final[Mapping[str, str]] = MappingProxyType(
     {
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MILLIS",
@@ -26,16 +39,20 @@ BREAKING: Final[Mapping[str, str]] = MappingProxyType(
 """Setting -> a value that the job's own files or queries do not stand."""
 
 
-def other_than_sites(conf: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def other_than_sites(conf: Mapping[str, str], *, python: bool) -> Iterator[tuple[str, str, str]]:
     """(setting, its value, the value that sites compute with) where these are not one.
 
-    >>> list(other_than_sites({"spark.sql.session.timeZone": "CET"}))
+    >>> list(other_than_sites({"spark.sql.session.timeZone": "CET"}, python=False))
     [('spark.sql.session.timeZone', 'CET', 'UTC')]
     """
-    for name, value in ON_SITES.items():
+    for name, value in _on_sites(python=python).items():
         given = str(conf.get(name, value)).strip()
         if given.lower() != value.lower():
             yield name, given, value
+
+
+def _on_sites(*, python: bool) -> Mapping[str, str]:
+    return {**ON_SITES, **OF_PYTHON} if python else ON_SITES
 
 
 def breaking(conf: Mapping[str, str]) -> Iterator[str]:
@@ -53,7 +70,8 @@ def settings(stages: Stages) -> Mapping[str, Mapping[str, str]]:
     """The settings that a job needs: `equal` to these values, and `other` than those."""
     conf = stages.plan.analysis.dataflow.deployment.conf
     equal = {name: str(conf.get(name, value)) for name, value in READ_WITH.items()}
-    steps = (step for stage in stages if isinstance(stage, Flux) for step in stage.steps)
-    if any(step.function.operator is None for step in steps):
-        equal |= ON_SITES
+    for stage in stages:
+        for step in stage.steps if isinstance(stage, Flux) else ():
+            if step.function.operator is None:
+                equal |= _on_sites(python=step.function.on_sites is not None)
     return {"equal": equal, "other": dict(BREAKING)}

@@ -83,7 +83,8 @@ def _flux_problems(
         message = f"{at}: sites have no values of the type of `{name}`, {type_}"
         yield Diagnostic(CODES["BLZ515"], message, implementation.position, CAST)
     if implementation.operator is None:
-        for name, value, of_sites in other_than_sites(deployment.conf):
+        python = implementation.sql is None
+        for name, value, of_sites in other_than_sites(deployment.conf, python=python):
             message = f"{at} would run on Flux sites, with {name}: {value}"
             remedy = f"leave {name} as it is, {of_sites}, or let {at.component} run on Spark"
             yield Diagnostic(CODES["BLZ510"], message, draft.position, remedy)

@@ -714,10 +714,11 @@ def _check_settings(session: SparkSession, folder: Path) -> None:
         JobError: spark-submit or spark-defaults.conf has given it others.
     """
     compiled: Mapping[str, Mapping[str, str]] = _of_plan(folder, "settings") or {}
+    explicit = session.conf.getAll
     others = []
     for relation, of_relation in compiled.items():
         for name, value in of_relation.items():
-            given = (session.conf.get(name, None) or "").strip()
+            given = explicit.get(name, "").strip()
             if given and (given.lower() == value.lower()) != (relation == "equal"):
                 due = value if relation == "equal" else f"any other than {value}"
                 others.append(f"{name} is {given}, and the job was compiled for {due}")
