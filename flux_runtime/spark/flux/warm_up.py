@@ -9,7 +9,9 @@ taken at once by tasks that read the beginning of the last micro-batch again. Th
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -19,7 +21,9 @@ from pyspark.sql import DataFrame
 
 LOOK_S: Final = 1.0
 MISSING_LOOK_S: Final = 0.02
-"""While an executor is missing: the other one should be found before a micro-batch finds it."""
+"""Once one is lost: the other should be found before a micro-batch finds it ..."""
+MISSING_S: Final = 60.0
+"""... which comes within this time, as a rule."""
 
 OnEvent = Callable[..., None]
 
@@ -52,16 +56,20 @@ class WarmUp:
         """Watch until the job ends; in local mode there is no other executor to come."""
         if self._context.isLocal():
             return
-        known = most = set(self._alive())
-        while not self._stopping.wait(MISSING_LOOK_S if len(known) < len(most) else LOOK_S):
-            alive = set(self._alive())
-            for executor in alive - known:
-                try:
+        known, lost_at = set(self._alive()), -math.inf
+        while not self._stopping.wait(
+            MISSING_LOOK_S if time.monotonic() < lost_at + MISSING_S else LOOK_S
+        ):
+            try:
+                alive = set(self._alive())
+                for executor in alive - known:
                     self._warm(executor)
-                except Py4JError as error:  # the job goes on without
-                    self._on_event("executor_not_warmed_up", executor=executor, error=str(error))
+            except Py4JError as error:  # the job goes on without
+                self._on_event("executor_not_warmed_up", error=str(error))
+                return
+            if known - alive:
+                lost_at = time.monotonic()
             known = alive
-            most = most if len(most) > len(alive) else alive
 
     def _alive(self) -> Iterator[str]:
         """Identities of the executors that are offered tasks."""
