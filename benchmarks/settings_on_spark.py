@@ -31,7 +31,16 @@ from codegen.settings import ON_SITES
 from codegen.site_sql import site_refusals
 
 TYPES: Final = (
-    *("int", "bigint", "text", "truth", "day", "instant", "zoneless", "price", "double", "bytes"),
+    "int",
+    "bigint",
+    "text",
+    "truth",
+    "day",
+    "instant",
+    "zoneless",
+    "price",
+    "double",
+    "bytes",
 )
 BASE: Final[Mapping[str, str]] = {
     "spark.sql.ansi.enabled": "true",
@@ -106,12 +115,12 @@ class Searcher:
         session = self.spark.newSession()
         if not session.conf.isModifiable(name):
             return []
+        if name in OTHERS:
+            return OTHERS[name]
         try:
             own = str(session.conf.get(name)).lower()
         except Exception:  # it has none
             own = ""
-        if name in OTHERS:
-            return OTHERS[name]
         if own in ("true", "false"):
             return ["false" if own == "true" else "true"]
         try:

@@ -15,6 +15,6 @@ In the order in which a plan meets them:
   `wording`: what each stage does, in words.
 - `emit`, `build`: the text of the job, with `names`, `literals`, `sql_text`; `explain`, `readme`:
   the stages for people; `needs`: what else the job takes; `settings`: those of Spark that it holds
-  to; `project`: the folder; `bundle`,
-  `deployment`: all that a machine with Spark alone needs, and how the job is started there.
+  to; `project`: the folder; `bundle`, `deployment`: all that a machine with Spark alone needs, and
+  how the job is started there.
 """

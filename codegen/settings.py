@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from annotations.whitebox.settings import READ_WITH
+from annotations.whitebox.settings import READ_WITH, differing
 from codegen.model import Flux, Stages
 
 ON_SITES: Final[Mapping[str, str]] = MappingProxyType(
@@ -45,10 +45,7 @@ def other_than_sites(conf: Mapping[str, str], *, python: bool) -> Iterator[tuple
     >>> list(other_than_sites({"spark.sql.session.timeZone": "CET"}, python=False))
     [('spark.sql.session.timeZone', 'CET', 'UTC')]
     """
-    for name, value in _on_sites(python=python).items():
-        given = str(conf.get(name, value)).strip()
-        if given.lower() != value.lower():
-            yield name, given, value
+    return differing(conf, _on_sites(python=python))
 
 
 def _on_sites(*, python: bool) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -43,11 +43,19 @@ def unread(conf: Mapping[str, object]) -> str | None:
     >>> unread({"spark.sql.groupByOrdinal": False})
     '`spark.sql.groupByOrdinal` is `false`, and queries are read with `true`'
     """
-    for name, read_with in READ_WITH.items():
-        value = str(conf.get(name, read_with)).strip().lower()
-        if value != read_with.lower():
-            return f"`{name}` is `{value}`, and queries are read with `{read_with}`"
+    for name, value, read_with in differing(conf, READ_WITH):
+        return f"`{name}` is `{value.lower()}`, and queries are read with `{read_with}`"
     return None
+
+
+def differing(
+    conf: Mapping[str, object], values: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
+    """(setting, its value, the value there) where these are not one."""
+    for name, value in values.items():
+        given = str(conf.get(name, value)).strip()
+        if given.lower() != value.lower():
+            yield name, given, value
 
 
 class Settings(UserDict[str, str]):

@@ -19,13 +19,13 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkContext
 from pyspark.sql import DataFrame
 
+from flux_runtime.spark.flux.sites import OnEvent
+
 LOOK_S: Final = 1.0
 MISSING_LOOK_S: Final = 0.02
 """Once one is lost: the other should be found before a micro-batch finds it ..."""
 MISSING_S: Final = 60.0
 """... which comes within this time, as a rule."""
-
-OnEvent = Callable[..., None]
 
 
 class WarmUp:
@@ -56,17 +56,19 @@ class WarmUp:
         """Watch until the job ends; in local mode there is no other executor to come."""
         if self._context.isLocal():
             return
+        try:
+            self._watch()
+        except Py4JError as error:  # the job goes on without
+            self._on_event("executor_not_warmed_up", error=str(error))
+
+    def _watch(self) -> None:
         known, lost_at = set(self._alive()), -math.inf
         while not self._stopping.wait(
             MISSING_LOOK_S if time.monotonic() < lost_at + MISSING_S else LOOK_S
         ):
-            try:
-                alive = set(self._alive())
-                for executor in alive - known:
-                    self._warm(executor)
-            except Py4JError as error:  # the job goes on without
-                self._on_event("executor_not_warmed_up", error=str(error))
-                return
+            alive = set(self._alive())
+            for executor in alive - known:
+                self._warm(executor)
             if known - alive:
                 lost_at = time.monotonic()
             known = alive
